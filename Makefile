@@ -1,0 +1,31 @@
+# make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
+# Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
+
+.PHONY: demo test lint
+
+demo: $(VENV)/.installed
+	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
+	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BUILT_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(BUILT_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.installed

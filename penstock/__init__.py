@@ -1,0 +1,49 @@
+"""Penstock: asynchronous reinforcement learning in which nothing waits but for the slowest real work.
+
+The public face. Names are imported when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.config import SegmentConfig
+    from penstock.engine.faces import APPO, PPO
+    from penstock.engine.policy import Policy, load_policy
+    from penstock.engine.trainer import Trainer
+    from penstock.envs import make_env
+
+__all__ = [
+    "APPO",
+    "PPO",
+    "Policy",
+    "SegmentAlgorithm",
+    "SegmentConfig",
+    "Trainer",
+    "load_policy",
+    "make_env",
+]
+
+_HOMES = {
+    "APPO": "penstock.engine.faces",
+    "PPO": "penstock.engine.faces",
+    "Policy": "penstock.engine.policy",
+    "SegmentAlgorithm": "penstock.algorithms.segment",
+    "SegmentConfig": "penstock.config",
+    "Trainer": "penstock.engine.trainer",
+    "load_policy": "penstock.engine.policy",
+    "make_env": "penstock.envs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

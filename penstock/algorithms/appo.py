@@ -1,0 +1,105 @@
+"""APPO: asynchronous PPO (Petrenko et al. 2020, "Sample Factory", arXiv:2006.11751)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.losses import approximate_kl, clipped_surrogate, masked_mean, normalize_advantage, value_error
+from penstock.algorithms.returns import explained_variance, gae, vtrace
+from penstock.algorithms.segment import Metrics, SegmentAlgorithm
+from penstock.config import SegmentConfig, require
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class APPOConfig(SegmentConfig):
+    """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
+
+    num_minibatches: int = 4
+    """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
+    advantage_estimator: Literal["gae", "vtrace"] = "gae"
+    """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update."""
+    clip_range: float = 0.2
+    """The probability ratio counts within [1 / (1 + clip_range), 1 + clip_range]."""
+    rho_bar: float = 1.0
+    """V-trace: cut of the ratio in the temporal difference."""
+    c_bar: float = 1.0
+    """V-trace: cut of the ratio in the trace."""
+    target_kl: float | None = None
+    """A batch's remaining updates are left out once the policy has moved by 1.5 times this (KL, in nats)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
+        require(self.clip_range > 0, "clip_range", self.clip_range, "more than 0")
+        require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
+
+    @property
+    def segments_per_batch(self) -> int:
+        """Segments that the learner takes at once (B), whichever lanes they come from."""
+        return self.num_minibatches * self.batch_size // self.segment_length
+
+
+class APPO(SegmentAlgorithm):
+    """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace."""
+
+    Config: ClassVar[type[SegmentConfig]] = APPOConfig
+    config: APPOConfig
+
+    def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        super().__init__(config, observation, action)
+        self.needs_segments |= config.advantage_estimator == "vtrace"
+
+    @torch.no_grad()
+    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+        """Advantages and value targets by GAE, from the learner's own values."""
+        if self.config.advantage_estimator == "gae" or self.config.normalize_returns:
+            _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+            advantage, target = gae(
+                batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
+                gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
+            )  # fmt: skip
+            batch.targets = {"advantage": advantage, "return": model.normalize_return(target)}
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
+        c, learn = self.config, batch.learn
+        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+        value = values
+        if self.needs_segments:
+            policy, value = policy[:-1], values[:-1]
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+
+        if c.advantage_estimator == "vtrace":
+            target, advantage = vtrace(
+                batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated,
+                log_ratio.detach(), gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar,
+                valid=batch.valid,
+            )  # fmt: skip
+            target = model.normalize_return(target)
+        else:
+            advantage, target = batch.targets["advantage"], batch.targets["return"]
+
+        advantage = normalize_advantage(advantage, learn)
+        ratio = log_ratio.clamp(-20.0, 20.0).exp()
+        objective = clipped_surrogate(ratio, advantage, 1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
+
+        policy_loss = -masked_mean(objective, learn)
+        value_loss = masked_mean(value_error(value, target), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
+            "clip_fraction": masked_mean(((ratio - 1.0).abs() > c.clip_range).float(), learn),
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }

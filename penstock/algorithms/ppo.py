@@ -1,0 +1,98 @@
+"""PPO: proximal policy optimisation, synchronous (Schulman et al. 2017, arXiv:1707.06347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.losses import approximate_kl, clipped_surrogate, masked_mean, normalize_advantage, value_error
+from penstock.algorithms.returns import explained_variance, gae
+from penstock.algorithms.segment import Metrics, SegmentAlgorithm
+from penstock.config import ConfigError, SegmentConfig, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(SegmentConfig):
+    """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
+
+    num_envs_per_worker: int = 8
+    """Lanes per rollout worker."""
+    segment_length: int = 128
+    """Steps per segment (T)."""
+    batch_size: int = 256
+    """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
+    num_epochs: int = 10
+    """Passes over each batch."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays to 0 over total_steps."""
+    total_steps: int = 500_000
+    """Budget in steps; schedules run over it."""
+    clip_range: float = 0.2
+    """The probability ratio counts within [1 - clip_range, 1 + clip_range]."""
+    value_clip_range: float | None = None
+    """Values move by at most this per batch; None: freely."""
+    target_kl: float | None = None
+    """A batch's remaining updates are left out once the policy has moved by 1.5 times this (KL, in nats)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.clip_range > 0, "clip_range", self.clip_range, "more than 0")
+        if self.num_lanes * self.segment_length % self.batch_size:
+            raise ConfigError(
+                f"batch_size={self.batch_size} does not divide the {self.num_lanes * self.segment_length} steps that "
+                f"{self.num_lanes} lanes (num_workers={self.workers} x num_envs_per_worker={self.num_envs_per_worker}) "
+                f"collect in segments of {self.segment_length}"
+            )
+
+    @property
+    def segments_per_batch(self) -> int:
+        """One segment of every lane."""
+        return self.num_lanes
+
+
+class PPO(SegmentAlgorithm):
+    """Clipped surrogate objective over several epochs, with GAE; rollout workers wait while the learner learns."""
+
+    Config: ClassVar[type[SegmentConfig]] = PPOConfig
+    config: PPOConfig
+    synchronous = True
+
+    @torch.no_grad()
+    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+        """Advantages and value targets by GAE, from the values at collection time."""
+        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        advantage, target = gae(
+            batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
+            gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
+        )  # fmt: skip
+        batch.targets = {"advantage": advantage, "return": model.normalize_return(target), "old_value": value[:-1]}
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
+        c, learn, target = self.config, batch.learn, batch.targets["return"]
+        policy, value = self.evaluate(model, batch)
+
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        advantage = normalize_advantage(batch.targets["advantage"], learn)
+        objective = clipped_surrogate(log_ratio.exp(), advantage, 1.0 - c.clip_range, 1.0 + c.clip_range)
+
+        policy_loss = -masked_mean(objective, learn)
+        value_loss = masked_mean(value_error(value, target, batch.targets["old_value"], c.value_clip_range), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
+            "clip_fraction": masked_mean(((log_ratio.exp() - 1.0).abs() > c.clip_range).float(), learn),
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }

@@ -1,0 +1,142 @@
+"""What algorithms that learn from fresh segments have in common: acting, batches, minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.config import SegmentConfig
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.batch import Batch
+from penstock.experience.layout import Column
+from penstock.nn import ActorCritic, Distribution, NetworkConfig, distribution_class
+
+Metrics = dict[str, Tensor]
+
+
+class SegmentAlgorithm:
+    """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it.
+
+    Parameters
+    ----------
+    config
+        An instance of `Config`.
+    observation, action
+        What the environment shows and takes.
+    """
+
+    Config: ClassVar[type[SegmentConfig]] = SegmentConfig
+    synchronous: ClassVar[bool] = False
+    """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
+    records: ClassVar[tuple[str, ...]] = ()
+    """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
+    needs_segments: bool = False
+    """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+
+    def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        self.config = config
+        self.observation = observation
+        self.action = action
+        self.needs_segments = self.needs_segments or config.memory != "none"
+
+    @classmethod
+    def name(cls) -> str:
+        """The algorithm's name in run directories, checkpoints and on the command line."""
+        return cls.__name__.lower()
+
+    def build_model(self) -> ActorCritic:
+        """Make the network that acts and learns."""
+        c = self.config
+        network = NetworkConfig(
+            encoder=c.encoder,
+            hidden_sizes=c.hidden_sizes,
+            activation=c.activation,
+            memory=c.memory,
+            memory_size=c.memory_size,
+            shared_encoder=c.shared_encoder,
+            normalize_observations=c.normalize_observations,
+            normalize_returns=c.normalize_returns,
+        )
+        return ActorCritic(self.observation, self.action, network)
+
+    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+        """Make the optimiser; the engine sets its learning rate before every update."""
+        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, eps=1e-5, fused=True)
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """Columns for what is recorded while acting."""
+        width = distribution_class(self.action).num_parameters(self.action)
+        return tuple(Column(name, {"logits": (width,)}[name], "float32") for name in self.records)
+
+    def act(
+        self, model: ActorCritic, obs: Tensor, first: Tensor, memory: Tensor, noise: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose an action in each of N lanes.
+
+        Parameters
+        ----------
+        obs, first
+            Observations ``[N, ...]`` and whether they begin an episode, bool ``[N]``.
+        memory
+            Memory state before the observation, float32 ``[N, S]``.
+        noise
+            Random numbers of the lanes, float32 ``[N, K]``.
+
+        Returns
+        -------
+        columns : dict of str to Tensor
+            What is written into each lane's row: action, log_prob and `records`.
+        memory : Tensor
+            Memory state after the observation, ``[N, S]``.
+        """
+        distribution, memory = model.act(obs, first, memory)
+        action = distribution.sample(noise)
+        columns = {"action": action, "log_prob": distribution.log_prob(action)}
+        if "logits" in self.records:
+            columns["logits"] = distribution.flat
+        return columns, memory
+
+    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+        """Compute what is computed once per batch, before its minibatches, and put it into ``batch.targets``."""
+
+    def update_statistics(self, model: ActorCritic, batch: Batch) -> None:
+        """Take a batch into the running normalisations, after its last update: they are frozen while it is learned."""
+        model.update_observation_statistics(batch.obs[:-1], batch.valid)
+        if "return" in batch.targets:
+            model.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
+
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """Split a batch at random into minibatches of ``batch_size`` steps: one pass over it."""
+        size = self.config.batch_size
+        if self.needs_segments:
+            order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
+            for index in order.split(size // self.config.segment_length):
+                yield batch.segments(index.to(batch.obs.device))
+        else:
+            flat = batch.flatten()
+            order = torch.randperm(len(flat.reward), generator=generator, device="cpu")
+            for index in order.split(size):
+                yield flat.transitions(index.to(batch.obs.device))
+
+    def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Distribution, Tensor]:
+        """Policy and values (of the value head) at every step of a minibatch: ``[M]``, or ``[T, B]`` for segments."""
+        policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        return (policy[:-1], value[:-1]) if self.needs_segments else (policy, value)
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """Return the loss of one minibatch and what is to be reported of it (0-dimensional tensors by name).
+
+        Parameters
+        ----------
+        batch
+            Transitions ``[M]``, or segments ``[T, B]`` if `needs_segments`.
+        """
+        raise TypeError(f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(model, batch)")
+
+    def entropy_coef(self, batch: Batch) -> float:
+        """Weight of the entropy bonus at this point of the run."""
+        start, end = self.config.entropy_coef, self.config.entropy_coef_final
+        return start if end is None else start + (end - start) * min(1.0, batch.progress)

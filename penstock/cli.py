@@ -1,0 +1,255 @@
+"""The command line: ``penstock train | eval | resume | doctor``.
+
+Nothing heavy is imported until it is known to be needed: asking for help answers at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config import ConfigError, closest
+
+if TYPE_CHECKING:
+    from penstock.engine.trainer import Trainer, TrainResult
+
+DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
+
+_HELP = ("-h", "--help")
+
+_EXIT_CODES = (
+    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, 130 interrupted"
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    argv
+        The arguments behind the program's name; None: those of this process.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in _HELP:
+        print(_usage())
+        return DONE if args else WRONG_USAGE
+    name, *rest = args
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"penstock {version('penstock')}")
+        return DONE
+    if name not in COMMANDS:
+        return _wrong(f"unknown command {name!r}{closest(name, list(COMMANDS))} (legal: {', '.join(COMMANDS)})")
+    try:
+        return COMMANDS[name](rest)
+    except SystemExit as exit_:  # the flags were wrong (2), or asked for help (0)
+        return exit_.code if isinstance(exit_.code, int) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def train(args: list[str]) -> int:
+    """Train an algorithm on an environment."""
+    from penstock.algorithms import ALGORITHMS, load_algorithm
+
+    if not args or args[0] in _HELP:
+        print(_train_usage(ALGORITHMS))
+        return DONE if args else WRONG_USAGE
+    name, *flags = args
+    if name.startswith("-"):
+        return _wrong(f"the algorithm comes first: penstock train {next(iter(ALGORITHMS))} {' '.join(args)}")
+    if name.lower() not in ALGORITHMS and ":" not in name:
+        return _wrong(f"unknown algorithm {name!r}{closest(name, list(ALGORITHMS))}. Legal: {', '.join(ALGORITHMS)}")
+    if not set(flags) & set(_HELP):
+        _prepare()
+    from penstock.flags import parse_config
+
+    try:
+        algorithm = load_algorithm(name)
+        config = parse_config(algorithm.Config, flags, prog=f"penstock train {name}")
+    except ConfigError as error:
+        return _wrong(str(error))
+    from penstock.engine.trainer import Trainer
+
+    return _run(lambda: Trainer(algorithm, config))
+
+
+def resume(args: list[str]) -> int:
+    """Go on with a run from its last checkpoint."""
+    from penstock.flags import ResumeFlags, parse_flags
+
+    flags = parse_flags(ResumeFlags, args, prog="penstock resume")
+    from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+
+    try:
+        RunDirectory.open(flags.run)
+    except RunDirectoryError as error:
+        return _wrong(str(error))
+    _prepare()
+    from penstock.engine.trainer import Trainer
+
+    return _run(lambda: Trainer.resume(flags.run, total_steps=flags.total_steps))
+
+
+def evaluate(args: list[str]) -> int:
+    """Play episodes with a trained policy and score it."""
+    from penstock.flags import EvalFlags, parse_flags
+
+    flags = parse_flags(EvalFlags, args, prog="penstock eval")
+    if flags.episodes < 1:
+        return _wrong(f"--episodes {flags.episodes} is not legal: play 1 or more")
+    from penstock.envs.failures import EnvironmentFailure
+    from penstock.runs.checkpoint import verify_checkpoint
+    from penstock.runs.run_directory import resolve_checkpoint
+
+    try:
+        path = resolve_checkpoint(flags.run, flags.checkpoint, report=_warn)
+        meta = verify_checkpoint(path)
+        from penstock.engine.evaluation import evaluate_run
+
+        result = evaluate_run(
+            path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed
+        )
+    except _usage_errors() as error:
+        return _wrong(str(error))
+    except EnvironmentFailure as error:
+        return _failed(str(error))
+    which = "best checkpoint" if path.name == "best" else f"checkpoint {path.name}"
+    print(
+        f"mean return {result.mean_return:.1f} +/- {result.std_return:.1f} over {result.episodes} episodes "
+        f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
+    )
+    if flags.video is not None:
+        print(f"video: {flags.video}")
+    return DONE
+
+
+def doctor(args: list[str]) -> int:
+    """Check this machine: what runs, what is missing, what to do about it."""
+    from penstock.flags import DoctorFlags, parse_flags
+
+    parse_flags(DoctorFlags, args, prog="penstock doctor")
+    from penstock.doctor import report, run_checks
+
+    return report(run_checks())
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "eval": evaluate,
+    "resume": resume,
+    "doctor": doctor,
+}
+
+
+def _run(make: Callable[[], Trainer]) -> int:
+    """Train until the run ends, then say what was reached and how to go on."""
+    from penstock.engine.trainer import TrainingFailed
+    from penstock.envs.failures import EnvironmentFailure
+
+    try:
+        trainer = make()
+    except _usage_errors() as error:
+        return _wrong(str(error))
+    except EnvironmentFailure as error:
+        return _failed(str(error))
+    with trainer:
+        try:
+            result = trainer.train()
+        except TrainingFailed as error:
+            return _failed(str(error))
+    print(_summary(result))
+    if result.stopped == "interrupted":
+        return INTERRUPTED
+    return NOT_REACHED if result.target_return is not None and not result.reached_target else DONE
+
+
+def _summary(result: TrainResult) -> str:
+    from penstock.runs.panels import clock
+
+    spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
+    score = "no evaluation" if result.eval_return is None else f"mean return {result.eval_return:.1f}"
+    if result.stopped == "interrupted":
+        lines = [f"interrupted {spent}"]
+    elif result.target_return is None:
+        lines = [f"done {spent}, {score}"]
+    elif result.reached_target:
+        lines = [f"reached {score} >= {result.target_return:g} {spent}"]
+    else:
+        lines = [f"not reached: {score} < {result.target_return:g} {spent}"]
+    if result.run_dir is not None:
+        best = Path(result.run_dir) / "checkpoints" / "best"
+        lines += [f"best checkpoint: {best}"] if best.exists() else []
+        lines += [f"evaluate: penstock eval {result.run_dir}", f"resume:   penstock resume {result.run_dir}"]
+    return "\n".join(lines)
+
+
+def _prepare() -> None:
+    """Let a process import torch while this one reads the flags."""
+    from penstock.engine.launcher import prepare
+
+    prepare()
+
+
+def _usage_errors() -> tuple[type[Exception], ...]:
+    """What the user can mend by asking differently; anything else is a failure and shows where it came from."""
+    from penstock.envs.failures import UnknownEnvironmentError, UnsupportedSpaceError
+    from penstock.runs.checkpoint import CheckpointError
+    from penstock.runs.run_directory import RunDirectoryError
+
+    return ConfigError, UnknownEnvironmentError, UnsupportedSpaceError, CheckpointError, RunDirectoryError, MemoryError
+
+
+def _wrong(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return WRONG_USAGE
+
+
+def _failed(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return FAILED
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _usage() -> str:
+    commands = "\n".join(f"  {name:<9}{(command.__doc__ or '').strip()}" for name, command in COMMANDS.items())
+    return f"""usage: penstock COMMAND ...
+
+{commands}
+
+penstock COMMAND --help tells more, e.g.
+  penstock train appo --env CartPole-v1 --target-return 475
+
+{_EXIT_CODES}"""
+
+
+def _train_usage(algorithms: dict[str, str]) -> str:
+    lines = "\n".join(f"  {name:<9}{_first_line(target)}" for name, target in algorithms.items())
+    return f"""usage: penstock train ALGORITHM --env ENV [flags]
+
+{lines}
+
+penstock train ALGORITHM --help lists its flags; every setting is one.
+
+{_EXIT_CODES}"""
+
+
+def _first_line(target: str) -> str:
+    """First line of a module's docstring, read without importing it."""
+    spec = importlib.util.find_spec(target.partition(":")[0])
+    if spec is None or spec.origin is None:
+        return ""
+    return (ast.get_docstring(ast.parse(Path(spec.origin).read_text())) or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Checks of this machine: what runs here, what is missing, what to do about it.
+
+Torch, Gymnasium and the native core are imported by the checks themselves: a broken one is a finding, not a crash.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+TORCH_RANGE = ((2, 8), (2, 14))
+"""Supported torch: from the first, below the second."""
+
+_PYTHON = (3, 11)
+_COMFORTABLE_MEMORY = 2 * 2**30
+_COMFORTABLE_FILES = 512
+_EXTRAS = {
+    "atari": ("ale_py", "pip install 'penstock[atari]'"),
+    "video": ("imageio", "pip install 'penstock[video]'"),
+    "box2d": ("Box2D", "pip install 'gymnasium[box2d]'"),
+    "mujoco": ("mujoco", "pip install 'gymnasium[mujoco]'"),
+}
+
+_NEIGHBOUR = """
+import sys
+from penstock.ipc import Arena, Doorbell, Ring
+arena = Arena.attach(int(sys.argv[1]))
+ring, doorbell = Ring.attach(arena, 0), Doorbell.attach(arena, int(sys.argv[2]))
+ring.push(ring.pop(10.0) + 1)
+doorbell.ring()
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    """"fail" blocks: Penstock does not run here. "warn": it runs, with what `advice` says."""
+    found: str
+    advice: str = ""
+
+
+def run_checks() -> list[Check]:
+    """Run every check; one that raises is a blocker itself."""
+    return [_guarded(name, check) for name, check in CHECKS.items()]
+
+
+def report(checks: Sequence[Check]) -> int:
+    """Print the findings, as a table in a terminal and as lines elsewhere.
+
+    Returns
+    -------
+    int
+        Exit code: 1 where a check found a blocker, else 0.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    blockers = sum(check.status == "fail" for check in checks)
+    if console.is_terminal:
+        console.print(_table(checks))
+    else:
+        for check in checks:
+            advice = f"  -> {check.advice}" if check.advice else ""
+            print(f"{check.status:<5} {check.name:<12} {check.found}{advice}")
+    plural = "" if blockers == 1 else "s"
+    print(f"{blockers} blocker{plural}: see the lines marked fail" if blockers else "ready to train")
+    return 1 if blockers else 0
+
+
+def _table(checks: Sequence[Check]) -> object:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
+    table = Table(box=box.ROUNDED, border_style="bright_black", show_header=False, title="penstock doctor")
+    for check in checks:
+        mark, color = marks[check.status]
+        found = Text(check.found)
+        if check.advice:
+            found.append(f"\n{check.advice}", color if check.status != "ok" else "dim")
+        table.add_row(Text(mark, color), Text(check.name, "bold"), found)
+    return table
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:  # whatever it is, it is what the user has to see
+        return Check(name, "fail", f"{type(error).__name__}: {error}", "the check itself failed; please report this")
+
+
+def _system() -> Check:
+    found = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    if platform.system() != "Linux":
+        return Check("system", "fail", found, "Penstock needs Linux: it uses memfd and futexes")
+    if sys.version_info < _PYTHON:
+        return Check("system", "fail", found, f"Penstock needs Python {_PYTHON[0]}.{_PYTHON[1]} or newer")
+    return Check("system", "ok", found)
+
+
+def _native_core() -> Check:
+    """Send a number to another process and back, through an arena, a ring and a doorbell."""
+    try:
+        from penstock.ipc import Arena, Doorbell, Ring
+    except ImportError as error:
+        return Check("native core", "fail", f"cannot be imported: {error}", "pip install --force-reinstall penstock")
+    offset = (Ring.nbytes(8) + 63) // 64 * 64
+    arena = Arena.create(offset + Doorbell.nbytes)
+    ring, doorbell = Ring.create(arena, 0, 8), Doorbell.create(arena, offset)
+    seen = doorbell.value
+    ring.push(41)
+    neighbour = subprocess.run(
+        [sys.executable, "-c", _NEIGHBOUR, str(arena.fd), str(offset)],
+        pass_fds=[arena.fd], capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    if neighbour.returncode or doorbell.wait(seen, 1.0) == seen or ring.pop() != 42:
+        last = (neighbour.stderr.strip().splitlines() or ["no answer"])[-1]
+        return Check(
+            "native core", "fail", f"shared memory does not reach another process: {last}",
+            "is memfd_create or inheriting descriptors forbidden here (seccomp, sandbox)?",
+        )  # fmt: skip
+    return Check("native core", "ok", "arena, ring and doorbell work between two processes")
+
+
+def _memory() -> Check:
+    from penstock.ipc import available_memory
+
+    available = available_memory()
+    found = f"{available / 2**30:.1f} GiB available (machine and cgroup limits)"
+    if available < _COMFORTABLE_MEMORY:
+        return Check("memory", "warn", found, "each process takes up to 0.5 GiB: use few workers, or free memory")
+    return Check("memory", "ok", found)
+
+
+def _cores() -> Check:
+    allowed, quota = len(os.sched_getaffinity(0)), _cpu_quota()
+    found = f"{allowed} of {os.cpu_count()} cores may be used"
+    if quota is not None and quota < allowed:
+        workers = max(1, int(quota))
+        return Check("cores", "warn", f"{found}, but the cgroup allows {quota:g}", f"give --num-workers {workers}")
+    if allowed == 1:
+        return Check("cores", "warn", found, "rollout and learning take turns on one core: expect less")
+    return Check("cores", "ok", found)
+
+
+def _cpu_quota(cgroup: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores' worth of time that the cgroup allows; None: no limit."""
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        cpu = cgroup / "cpu"
+        limit = int((cpu / "cpu.cfs_quota_us").read_text())
+        return limit / int((cpu / "cpu.cfs_period_us").read_text()) if limit > 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+def _torch() -> Check:
+    (low, high), advice = TORCH_RANGE, "pip install 'torch>={}.{},<{}.{}'".format(*TORCH_RANGE[0], *TORCH_RANGE[1])
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # a broken installation raises anything from ImportError to OSError
+        return Check("torch", "fail", f"cannot be imported: {error}", advice)
+    found = f"{torch.__version__}, {torch.get_num_threads()} threads"
+    release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if not low <= release < high:
+        return Check("torch", "fail", f"{found}: not a supported version", advice)
+    return Check("torch", "ok", found)
+
+
+def _cuda() -> Check:
+    try:
+        torch = importlib.import_module("torch")
+    except Exception:
+        return Check("cuda", "warn", "unknown: torch cannot be imported")
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Check("cuda", "ok", f"{len(names)} found: {', '.join(names)}; use --device cuda")
+    if torch.version.cuda is None:
+        return Check("cuda", "ok", "none: this torch is built for CPU only, and --device cpu is the default")
+    return Check(
+        "cuda", "warn", f"none found, though this torch is built for CUDA {torch.version.cuda}",
+        "check nvidia-smi and the driver; --device cpu works meanwhile",
+    )  # fmt: skip
+
+
+def _gymnasium() -> Check:
+    try:
+        gymnasium = importlib.import_module("gymnasium")
+    except Exception as error:
+        return Check("gymnasium", "fail", f"cannot be imported: {error}", "pip install 'gymnasium>=1.1'")
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+    steps, ended = 0, False
+    while not ended:
+        _, _, terminated, truncated, _ = env.step(steps % 2)
+        steps, ended = steps + 1, terminated or truncated
+    env.close()
+    return Check("gymnasium", "ok", f"{gymnasium.__version__}, CartPole-v1 plays")
+
+
+def _extras() -> Check:
+    there, missing, broken = [], [], []
+    for extra, (module, install) in _EXTRAS.items():
+        try:
+            importlib.import_module(module)
+            there.append(extra)
+        except ModuleNotFoundError:
+            missing.append((extra, install))
+        except Exception as error:
+            broken.append(f"{extra} ({error})")
+    found = f"installed: {', '.join(there) or 'none'}"
+    if missing:
+        found += f"; not installed: {', '.join(extra for extra, _ in missing)}"
+    if broken:
+        return Check("extras", "warn", f"{found}; broken: {', '.join(broken)}", "install these again")
+    return Check("extras", "ok", found, "; ".join(f"{extra}: {install}" for extra, install in missing))
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = f"{soft} open files allowed"
+    if soft < _COMFORTABLE_FILES:
+        return Check("open files", "warn", found, f"raise the limit before training: ulimit -n {min(hard, 4096)}")
+    return Check("open files", "ok", found)
+
+
+def _penstock() -> Check:
+    try:
+        return Check("penstock", "ok", version("penstock"))
+    except PackageNotFoundError:
+        return Check("penstock", "warn", "runs from a source tree that is not installed", "pip install -e .")
+
+
+CHECKS: dict[str, Callable[[], Check]] = {
+    "penstock": _penstock,
+    "system": _system,
+    "native core": _native_core,
+    "memory": _memory,
+    "cores": _cores,
+    "torch": _torch,
+    "cuda": _cuda,
+    "gymnasium": _gymnasium,
+    "extras": _extras,
+    "open files": _open_files,
+}

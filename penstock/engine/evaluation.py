@@ -1,0 +1,184 @@
+"""Scoring a policy: every lane plays the same quota of episodes, so that short ones are not favoured."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import require
+from penstock.engine.noise import NoiseStreams
+from penstock.engine.policy import load_policy
+from penstock.engine.video import film
+from penstock.envs.lanes import Lanes
+from penstock.envs.making import make_lanes
+from penstock.envs.spec import EnvSpec
+from penstock.nn import ActorCritic
+
+MAX_LANES = 25
+EVALUATION_LANES = 1_000_000  # evaluation lanes are numbered from here, so that their seeds are never trained on
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of playing some episodes.
+
+    Attributes
+    ----------
+    returns, lengths
+        True, undiscounted return and number of steps of each episode.
+    steps
+        Steps that the weights had learned from.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    steps: int = 0
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.returns)
+
+    @property
+    def mean_return(self) -> float:
+        """Mean of the returns."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std_return(self) -> float:
+        """Standard deviation of the returns."""
+        return float(np.std(self.returns))
+
+    @property
+    def mean_length(self) -> float:
+        """Mean length in steps."""
+        return float(np.mean(self.lengths))
+
+
+def lanes_for(episodes: int) -> int:
+    """Number of lanes that play `episodes` in equal quotas: the largest divisor that is at most MAX_LANES."""
+    return max(n for n in range(1, min(episodes, MAX_LANES) + 1) if episodes % n == 0)
+
+
+class Player:
+    """A policy playing lanes of its own, outside of any arena.
+
+    Parameters
+    ----------
+    algorithm, model
+        The policy.
+    lanes
+        What it plays.
+    deterministic
+        Take the mode of the distribution, not a sample.
+    seed
+        Seeds the samples.
+    """
+
+    def __init__(
+        self, algorithm: SegmentAlgorithm, model: ActorCritic, lanes: Lanes, *, deterministic: bool, seed: int
+    ) -> None:
+        self._algorithm = algorithm
+        self._model = model
+        self._lanes = lanes
+        self._deterministic = deterministic
+        self._device = next(model.parameters()).device
+        self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
+        self._obs = np.empty((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+        self._noise = NoiseStreams(
+            lanes.action.noise, lanes.action.noise_size,
+            range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def play(self, episodes: int) -> Evaluation:
+        """Play `episodes` from fresh resets, an equal number in every lane; a multiple of the number of lanes."""
+        lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
+        played: list[list[tuple[float, int]]] = [[] for _ in range(lanes.num_lanes)]
+        memory = self._model.initial_state(lanes.num_lanes)
+        lanes.reset()
+        lanes.take_episodes()
+        missing = lanes.num_lanes
+        while missing:
+            lanes.write_observations(self._obs, self._rows)
+            obs, first = self._tensor(self._obs), self._tensor(lanes.first)
+            if self._deterministic:
+                distribution, memory = self._model.act(obs, first, memory)
+                action = distribution.mode()
+            else:
+                columns, memory = self._algorithm.act(self._model, obs, first, memory, self._tensor(self._noise.draw()))
+                action = columns["action"]
+            lanes.step(action.cpu().numpy())
+            for lane, episode_return, length in lanes.take_episodes():
+                if len(played[lane]) < quota:
+                    played[lane].append((episode_return, length))
+                    missing -= len(played[lane]) == quota
+        returns, lengths = zip(*(episode for lane in played for episode in lane), strict=True)
+        return Evaluation(returns, lengths)
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def evaluate_model(
+    algorithm: SegmentAlgorithm,
+    model: ActorCritic,
+    env: EnvSpec,
+    *,
+    episodes: int,
+    deterministic: bool = True,
+    seed: int = 0,
+) -> Evaluation:
+    """Play `episodes` of an environment made for the purpose, and close it again."""
+    require(episodes > 0, "episodes", episodes, "more than 0")
+    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=EVALUATION_LANES)
+    try:
+        return Player(algorithm, model, lanes, deterministic=deterministic, seed=seed).play(episodes)
+    finally:
+        lanes.close()
+
+
+def evaluate_run(
+    path: str | os.PathLike[str],
+    *,
+    episodes: int = 100,
+    deterministic: bool = True,
+    video: str | None = None,
+    seed: int | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Score the policy of a run or checkpoint on its environment.
+
+    Parameters
+    ----------
+    path
+        What `load_policy` takes.
+    episodes
+        How many to play, the same quota in every lane.
+    deterministic
+        Take the most probable actions, not samples.
+    video
+        File to write a film of one more episode to (needs the extra "video").
+    seed
+        Seeds the environments; None: anew every time.
+    **settings
+        Settings that could not be written to the checkpoint by value, such as ``env=MyEnv``.
+    """
+    policy = load_policy(path, **settings)
+    config = policy.algorithm.config
+    env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluation = evaluate_model(
+        policy.algorithm, policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed
+    )
+    if video is not None:
+        film(policy, env, video, deterministic=deterministic, seed=seed)
+    return dataclasses.replace(evaluation, steps=policy.meta["steps"])

@@ -1,0 +1,75 @@
+"""Choosing actions: requests of groups become one batch, and the answers land in the rows that asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.engine.weights import SharedWeights
+from penstock.experience.arena import ExperienceArena
+from penstock.ipc import gather, scatter
+
+
+class Inference:
+    """A model that answers requests, held by a policy worker or by a rollout worker that infers for itself.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    algorithm
+        Says how to act and what to record.
+    device
+        Where the model runs.
+    """
+
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, device: str) -> None:
+        self._arena = arena
+        self._algorithm = algorithm
+        self._device = torch.device(device)
+        self._autocast = torch.autocast(
+            self._device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16"
+        )
+        self._model = algorithm.build_model().to(self._device)
+        self._weights = SharedWeights(self._model, arena.weights)
+        self._obs = np.empty((arena.shape.num_lanes, *arena.shape.observation.shape), arena.shape.observation.dtype)
+
+    @torch.inference_mode()
+    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+        """Choose actions for the lanes of these groups, and write them with what is recorded into their rows.
+
+        Parameters
+        ----------
+        groups
+            int64 ``[G]``: numbers of the groups.
+        requests
+            int64 ``[G]``: number of each group's request, whose parity says where its memory state lies.
+        """
+        self._weights.refresh()
+        arena, shape = self._arena, self._arena.shape
+        rows = arena.request_rows[groups].reshape(-1)
+        obs = self._obs[: len(rows)]
+        gather(arena.columns["obs"], rows, obs)
+        first = arena.columns["first"][rows]
+        noise = arena.noise[groups].reshape(len(rows), -1)
+        lanes = (groups[:, None] * shape.group_size + np.arange(shape.group_size)).reshape(-1)
+        turns = np.repeat(requests & 1, shape.group_size)
+        memory = arena.lane_memory[turns, lanes]
+
+        with self._autocast:
+            columns, memory_after = self._algorithm.act(
+                self._model, self._tensor(obs), self._tensor(first), self._tensor(memory), self._tensor(noise)
+            )
+        for name, values in columns.items():
+            scatter(arena.columns[name], rows, values.cpu().numpy())
+        arena.columns["version"][rows] = self._weights.version
+        if shape.state_size:
+            slots, row = np.divmod(rows, shape.rows_per_slot)
+            begins = row == 0
+            arena.slot_memory[slots[begins]] = memory[begins]
+            # The other buffer: an answer that is never finished leaves the state it started from as it was.
+            arena.lane_memory[1 - turns, lanes] = memory_after.cpu().numpy()
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)

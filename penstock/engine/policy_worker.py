@@ -1,0 +1,47 @@
+"""The policy worker: turns the observations of all groups that wait into actions, in one batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.engine.clock import Clock
+from penstock.engine.inference import Inference
+from penstock.experience.arena import Control, ExperienceArena
+
+
+class PolicyWorker:
+    """Answers whichever groups wait. It holds nothing but weights: a restarted one finds the same groups waiting."""
+
+    ACTIVITIES = ("infer", "wait for requests")
+
+    def __init__(self, arena: ExperienceArena, inference: Inference) -> None:
+        self.bell = arena.policy_bell
+        self._arena = arena
+        self._inference = inference
+        self._clock = Clock(arena.gauges[arena.shape.num_workers], self.ACTIVITIES)
+
+    def poll(self) -> bool:
+        """Answer all requests there are; False if there were none."""
+        arena = self._arena
+        # Said before the requests are read: from here on no answer goes to a worker that died before.
+        arena.control[Control.POLICY_PASSED] = arena.control[Control.DEATHS]
+        requests = arena.asked.copy()
+        groups = np.flatnonzero(requests > arena.answered)
+        if not len(groups):
+            self._clock.switch("wait for requests")
+            return False
+        self._clock.switch("infer")
+        self._inference.answer(groups, requests[groups])
+        arena.answered[groups] = requests[groups]
+        for worker in np.unique(groups // arena.shape.num_groups):
+            arena.rollout_bells[worker].ring()
+        return True
+
+    def handle(self, command: str, payload: Any) -> None:
+        """Take a command of the supervisor; a policy worker knows none."""
+        raise ValueError(f"a policy worker knows no command, found {command!r}")
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,119 @@
+"""The body of a role's process: told over its control connection what it is, it polls until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import cloudpickle
+import setproctitle
+
+from penstock.engine.roles import Role, RoleSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.ipc import set_parent_death_signal
+
+SLEEP = 0.1  # seconds: the longest sleep on a bell
+COMMAND_INTERVAL = 0.02  # seconds between looks at the control connection while there is work
+
+
+@dataclass(frozen=True)
+class Told:
+    """The first message to a role's process."""
+
+    spec: RoleSpec
+    shape: RunShape
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The last message of a role that raised.
+
+    Attributes
+    ----------
+    error
+        The exception, if it can be pickled.
+    text
+        Its traceback.
+    """
+
+    error: BaseException | None
+    text: str
+
+
+def tell(control: Connection, told: Told) -> None:
+    """Send a role's process its first message: where modules are found, and then what it is."""
+    control.send((sys.path, os.getcwd()))
+    control.send_bytes(cloudpickle.dumps(told))
+
+
+def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
+    """Run a role in this freshly forked process; return its exit status."""
+    set_parent_death_signal(signal.SIGKILL, launcher)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    setproctitle.setproctitle(f"penstock-{name}")
+    try:
+        sys.path[:], directory = control.recv()
+        os.chdir(directory)
+        told: Told = cloudpickle.loads(control.recv_bytes())
+        _set_threads(told.spec.num_threads)
+        arena = ExperienceArena.attach(told.shape, arena_fd)
+        role = told.spec.build(arena, lambda kind, payload: control.send((kind, payload)))
+        control.send(("ready", None))
+        _poll_until_stopped(role, control)
+        role.close()
+    except (EOFError, ConnectionError):
+        return 0  # the supervisor is gone
+    except BaseException as error:
+        control.send(("failed", _failure(error)))
+        return 1
+    return 0
+
+
+def _poll_until_stopped(role: Role, control: Connection) -> None:
+    look_again = 0.0
+    while True:
+        seen = role.bell.value
+        has_worked = role.poll()
+        now = time.monotonic()
+        if not has_worked or now >= look_again:
+            look_again = now + COMMAND_INTERVAL
+            while control.poll():
+                command, payload = control.recv()
+                if command == "stop":
+                    return
+                role.handle(command, payload)
+                has_worked = True
+        if not has_worked:
+            role.bell.wait(seen, SLEEP)
+
+
+def _set_threads(num_threads: int) -> None:
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(num_threads)
+
+
+def _failure(error: BaseException) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return Failure(None, text)
+    return Failure(error, text)
+
+
+def describe_status(status: int) -> str:
+    """Say how a process ended, from its wait status."""
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"ended with exit status {os.WEXITSTATUS(status)}"
+
+

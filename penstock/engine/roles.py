@@ -1,0 +1,143 @@
+"""What each role is told, as plain data that travels, and how the role is made of it in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.ipc import Doorbell
+
+if TYPE_CHECKING:
+    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.engine.learner import LearnerState
+
+Report = Callable[[str, Any], None]
+
+
+class Role(Protocol):
+    """A part of the engine: a backend polls it, and lets it sleep on its bell when there is nothing to do."""
+
+    bell: Doorbell
+
+    def poll(self) -> bool:
+        """Do one piece of work without waiting for anything; False if there was none."""
+        ...
+
+    def handle(self, command: str, payload: Any) -> None:
+        """Take a command of the supervisor."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class RoleSpec(Protocol):
+    """Makes a role; picklable."""
+
+    @property
+    def name(self) -> str:
+        """Name of the role, such as "rollout-0"."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Row of the role in the arena's gauges."""
+        ...
+
+    @property
+    def num_threads(self) -> int:
+        """Native threads that the role may use."""
+        ...
+
+    def build(self, arena: ExperienceArena, report: Report) -> Role:
+        """Make the role."""
+        ...
+
+
+@dataclass(frozen=True)
+class RolloutRole:
+    """A rollout worker; with an algorithm it infers for itself, without one a policy worker does and torch stays out."""
+
+    rollout: RolloutSpec
+    algorithm: SegmentAlgorithm | None
+
+    @property
+    def name(self) -> str:
+        """ "rollout-<number>"."""
+        return f"rollout-{self.rollout.worker}"
+
+    @property
+    def index(self) -> int:
+        """The worker's number."""
+        return self.rollout.worker
+
+    @property
+    def num_threads(self) -> int:
+        """As its lanes are told."""
+        return self.rollout.num_threads
+
+    def build(self, arena: ExperienceArena, report: Report) -> Role:
+        """Make the rollout worker and its lanes."""
+        if self.algorithm is None:
+            return RolloutWorker(self.rollout, arena, report, None)
+        from penstock.engine.inference import Inference
+
+        return RolloutWorker(self.rollout, arena, report, Inference(arena, self.algorithm, "cpu"))
+
+
+@dataclass(frozen=True)
+class PolicyRole:
+    """The policy worker."""
+
+    algorithm: SegmentAlgorithm
+    index: int
+    num_threads: int
+    name: str = "policy-0"
+
+    def build(self, arena: ExperienceArena, report: Report) -> Role:
+        """Make the policy worker and its model."""
+        from penstock.engine.inference import Inference
+        from penstock.engine.policy_worker import PolicyWorker
+
+        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device))
+
+
+@dataclass(frozen=True)
+class LearnerRole:
+    """The learner."""
+
+    algorithm: SegmentAlgorithm
+    state: LearnerState
+    optimizer_state: dict[str, Any] | None
+    index: int
+    num_threads: int
+    name: str = "learner"
+
+    def build(self, arena: ExperienceArena, report: Report) -> Role:
+        """Make the learner, its model and its optimiser."""
+        from penstock.engine.learner import Learner
+
+        return Learner(self.algorithm, arena, self.state, self.optimizer_state, report)
+
+
+@dataclass(frozen=True)
+class EvaluatorRole:
+    """The evaluator."""
+
+    algorithm: SegmentAlgorithm
+    env: EnvSpec
+    best_return: float | None
+    index: int
+    num_threads: int = 1
+    name: str = "evaluator"
+
+    def build(self, arena: ExperienceArena, report: Report) -> Role:
+        """Make the evaluator and its lanes."""
+        from penstock.engine.evaluator import Evaluator
+
+        return Evaluator(self.algorithm, self.env, arena, self.best_return, report)

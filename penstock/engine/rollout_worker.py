@@ -1,0 +1,163 @@
+"""The rollout worker: steps lanes and writes experience. Imports no torch: whoever infers for it is handed in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.engine.clock import Clock
+from penstock.engine.noise import NoiseStreams
+from penstock.envs.making import make_lanes
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.segments import SegmentWriter
+from penstock.ipc import gather
+
+Report = Callable[[str, Any], None]
+REPORT_INTERVAL = 0.1  # seconds
+
+
+class Infers(Protocol):
+    """Whoever answers requests on the spot."""
+
+    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None: ...
+
+
+@dataclass(frozen=True)
+class RolloutSpec:
+    """What a rollout worker is told: plain data, never an algorithm's config."""
+
+    worker: int
+    env: EnvSpec
+    seed: int
+    incarnation: int
+    num_threads: int
+
+
+class RolloutWorker:
+    """Steps its groups of lanes in turn, each as soon as its actions are there.
+
+    Parameters
+    ----------
+    spec
+        What it is told.
+    arena
+        The run's arena.
+    report
+        Called with ("episodes", list of (return, length)) and ("metrics", dict) now and then.
+    inference
+        Answers requests at once (local inference); None: a policy worker will.
+    """
+
+    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for actions")
+
+    def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Report, inference: Infers | None) -> None:
+        self.bell = arena.rollout_bells[spec.worker]
+        self._report = report
+        self._clock = Clock(arena.gauges[spec.worker], self.ACTIVITIES)
+        shape = arena.shape
+        self._groups = [
+            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, inference)
+            for i in range(shape.num_groups)
+        ]
+        self._next_report = 0.0
+
+    def poll(self) -> bool:
+        """Move every group on that can be moved; False if none could."""
+        moved = [group.poll() for group in self._groups]
+        if not any(moved):
+            actions = any(group.is_waiting_for_actions for group in self._groups)
+            self._clock.switch("wait for actions" if actions else "wait for slots")
+        now = time.monotonic()
+        if now >= self._next_report:
+            self._next_report = now + REPORT_INTERVAL
+            self._report_episodes()
+        return any(moved)
+
+    def handle(self, command: str, payload: Any) -> None:
+        """Take a command of the supervisor; a rollout worker knows none."""
+        raise ValueError(f"a rollout worker knows no command, found {command!r}")
+
+    def close(self) -> None:
+        """Report what is left, and close the environments."""
+        self._report_episodes()
+        for group in self._groups:
+            group.lanes.close()
+
+    def _report_episodes(self) -> None:
+        episodes = [(e.episode_return, e.length) for group in self._groups for e in group.lanes.take_episodes()]
+        if episodes:
+            self._report("episodes", episodes)
+        for group in self._groups:
+            metrics = group.lanes.take_metrics()
+            if metrics:
+                self._report("metrics", metrics)
+
+
+class LaneGroup:
+    """The lanes of a worker that step together: their segments, their noise, and the request they wait for."""
+
+    def __init__(
+        self, spec: RolloutSpec, arena: ExperienceArena, number: int, clock: Clock, inference: Infers | None
+    ) -> None:
+        shape = arena.shape
+        first_lane = number * shape.group_size
+        self.lanes = make_lanes(
+            spec.env, shape.group_size, seed=spec.seed, first_lane=first_lane, incarnation=spec.incarnation,
+            num_threads=spec.num_threads,
+        )  # fmt: skip
+        self._number = number
+        self._arena = arena
+        self._clock = clock
+        self._inference = inference
+        self._writer = SegmentWriter(arena, spec.worker, self.lanes, first_lane)
+        self._noise = NoiseStreams(
+            shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
+            seed=spec.seed, incarnation=spec.incarnation,
+        )  # fmt: skip
+        action = arena.columns["action"]
+        self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
+        self.is_waiting_for_actions = False
+        clock.switch("env")
+        self.lanes.reset()
+
+    def poll(self) -> bool:
+        """Step if the actions are there, then ask for the next ones; False if neither was possible."""
+        if self.is_waiting_for_actions:
+            if self._arena.answered[self._number] != self._arena.asked[self._number]:
+                return False
+            self._step()
+        elif not self._writer.is_open and not self._writer.open():
+            return False
+        if self._writer.is_open or self._writer.open():
+            self._ask()
+        return True
+
+    def _step(self) -> None:
+        self.is_waiting_for_actions = False
+        gather(self._arena.columns["action"], self._writer.rows, self._actions)
+        self._clock.switch("env")
+        self.lanes.step(self._actions)
+        self._clock.switch("write")
+        self._writer.record()
+
+    def _ask(self) -> None:
+        self._writer.restart_if_fenced()
+        arena, number = self._arena, self._number
+        arena.request_rows[number] = self._writer.rows
+        arena.noise[number] = self._noise.draw()
+        request = int(arena.asked[number]) + 1
+        if self._inference is None:
+            arena.asked[number] = request
+            arena.policy_bell.ring()
+        else:
+            self._clock.switch("infer")
+            self._inference.answer(np.array([number]), np.array([request]))
+            arena.asked[number] = request
+            arena.answered[number] = request
+            self._clock.switch("write")
+        self.is_waiting_for_actions = True

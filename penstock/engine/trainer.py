@@ -1,0 +1,389 @@
+"""The trainer: the public face of the engine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from penstock.algorithms import load_algorithm
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config, ConfigError, SegmentConfig, make_config
+from penstock.engine import launcher
+from penstock.engine.evaluation import Evaluation, evaluate_model
+from penstock.engine.learner import LearnerState
+from penstock.engine.supervisor import Start, Supervisor, TrainingFailed, algorithm_id, infers_centrally
+from penstock.engine.weights import SharedWeights, weights_nbytes
+from penstock.envs.making import probe
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching
+from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
+from penstock.runs.status import Status
+from penstock.runs.view import open_view
+
+__all__ = ["TrainResult", "Trainer", "TrainingFailed", "TrainingInterrupted"]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a call of `train` ended.
+
+    Attributes
+    ----------
+    steps
+        Steps learned from so far, over all calls.
+    seconds
+        Wall-clock seconds trained so far, over all calls; for the first call counted from construction.
+    reached_target
+        Whether the evaluator's mean return reached the target.
+    target_return
+        The target; None if there is none.
+    eval_return
+        Mean return of the last evaluation; None if there was none.
+    mean_return
+        Mean return of the last 100 training episodes; None if none has ended.
+    stopped
+        "target", "steps", "seconds" or "interrupted".
+    run_dir
+        Where the run was written; None: nowhere.
+    """
+
+    steps: int
+    seconds: float
+    reached_target: bool
+    target_return: float | None
+    eval_return: float | None
+    mean_return: float | None
+    stopped: str
+    run_dir: str | None
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended a training in good order; `result` says where it stands."""
+
+    def __init__(self, result: TrainResult) -> None:
+        super().__init__("training was interrupted")
+        self.result = result
+
+
+class Trainer:
+    """An algorithm with its settings, ready to train.
+
+    ``penstock.APPO(env="CartPole-v1")`` is ``Trainer(APPO, env="CartPole-v1")`` for Penstock's own algorithm; your own
+    is trained by ``penstock.Trainer(MyAlgorithm, env=...)``. Also a context manager that closes itself.
+
+    Parameters
+    ----------
+    algorithm
+        A subclass of `SegmentAlgorithm`.
+    config
+        Its settings, made beforehand; or give them by name:
+    preset
+        Name of a preset, or path of one's own .toml file, for other defaults.
+    **settings
+        Fields of the algorithm's config. `env` is needed.
+
+    Raises
+    ------
+    ConfigError, UnknownEnvironmentError, UnsupportedSpaceError
+        A setting, or the environment, is not legal.
+    RunDirectoryError
+        The run directory exists and is not empty.
+    MemoryError
+        The arena does not fit in memory; the message shows the arithmetic.
+    """
+
+    def __init__(
+        self,
+        algorithm: type[SegmentAlgorithm],
+        config: SegmentConfig | None = None,
+        *,
+        preset: str | None = None,
+        **settings: Any,
+    ) -> None:
+        self._open(algorithm, config or make_config(algorithm.Config, settings, preset), None, None)
+
+    @classmethod
+    def resume(
+        cls,
+        run_dir: str,
+        *,
+        total_steps: int | None = None,
+        env: str | Callable[..., Any] | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> Trainer:
+        """Go on with a run from its last intact checkpoint, in the same directory.
+
+        Parameters
+        ----------
+        run_dir
+            The run directory.
+        total_steps
+            A new budget; None: as before.
+        env
+            The environment, where it was a callable or class that cannot be found again by its name.
+        report
+            Is told of damaged checkpoints that were passed over.
+
+        Raises
+        ------
+        RunDirectoryError, CheckpointError
+            There is no such run, or it has no intact checkpoint.
+        """
+        run = RunDirectory.open(run_dir)
+        checkpoint = run.checkpoints.latest(report)
+        algorithm = load_algorithm(run.algorithm)
+        changes = {"total_steps": total_steps, "env": env}
+        settings = {**run.config, **{name: value for name, value in changes.items() if value is not None}}
+        config = make_config(algorithm.Config, {**settings, "run_dir": run_dir})
+        trainer = cls.__new__(cls)
+        trainer._open(algorithm, config, run, checkpoint)
+        return trainer
+
+    def _open(
+        self,
+        algorithm: type[SegmentAlgorithm],
+        config: SegmentConfig,
+        run: RunDirectory | None,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self._began = time.monotonic()
+        if config.backend == "local":
+            launcher.prepare()
+        require_device(config.device)
+        self.config = config
+        self._env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+        observation, action, frame_skip = probe(self._env)
+        self._algorithm = algorithm(config, observation, action)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self._model = self._algorithm.build_model()
+        start = Start(LearnerState())
+        if checkpoint is not None:
+            start = self._go_on_from(checkpoint)
+        self._arena = ExperienceArena.create(run_shape(self._algorithm, weights_nbytes(self._model)))
+        self._weights = SharedWeights(self._model, self._arena.weights)
+        self._weights.publish(start.state.version, start.state.steps)
+        if run is None and config.run_dir is not None:
+            run = RunDirectory.create(
+                config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()
+            )
+        self._run_directory = run
+        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run)
+        self._is_closed = False
+
+    def _go_on_from(self, checkpoint: Checkpoint) -> Start:
+        require_matching(checkpoint.weights, self._model.state_dict(), str(checkpoint.path))
+        self._model.load_state_dict(checkpoint.weights)
+        state, meta = checkpoint.state or {}, checkpoint.meta
+        return Start(
+            LearnerState(meta["steps"], meta["version"], meta["updates"]),
+            state.get("optimizer"),
+            seconds=meta.get("seconds", 0.0),
+        )
+
+    @property
+    def run_dir(self) -> str | None:
+        """The run directory; None if nothing is written."""
+        return None if self._run_directory is None else str(self._run_directory.path)
+
+    @property
+    def status(self) -> Status:
+        """Where the run stands, as plain numbers."""
+        return self._supervisor.progress.status()
+
+    def train(
+        self,
+        steps: int | None = None,
+        *,
+        on_update: Callable[[Status], dict[str, float] | None] | None = None,
+        quiet: bool = False,
+    ) -> TrainResult:
+        """Train, and return when the steps are learned from. May be called again: processes stay warm.
+
+        Parameters
+        ----------
+        steps
+            At least so many more; None: up to ``total_steps``.
+        on_update
+            Called a few times per second with a `Status`; numbers that it returns by name are logged and shown.
+        quiet
+            Show nothing.
+
+        Raises
+        ------
+        TrainingFailed
+            Something in the run failed. A checkpoint was written first, where there is a run directory.
+        TrainingInterrupted
+            Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. A second one is not waited for.
+        ConfigError
+            `steps` is not more than 0.
+        """
+        self._require_open()
+        if steps is not None and steps <= 0:
+            raise ConfigError(f"steps={steps} is not legal: train at least 1 step, or None for up to total_steps")
+        progress, config = self._supervisor.progress, self.config
+        goal = config.total_steps if steps is None else progress.steps + steps
+        deadline = None
+        if config.max_seconds is not None:
+            deadline = time.monotonic() + config.max_seconds - progress.seconds
+        if self._began:
+            progress.seconds += time.monotonic() - self._began
+            self._began = 0.0
+        with open_view(Console(quiet=quiet, highlight=False)) as view, _interruption() as interrupted:
+            stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
+            view.close(progress.status())
+        evaluation = progress.evaluation
+        result = TrainResult(
+            steps=progress.steps,
+            seconds=progress.seconds,
+            reached_target=stopped == "target",
+            target_return=config.target_return,
+            eval_return=evaluation.mean_return if evaluation else None,
+            mean_return=progress.mean_return,
+            stopped=stopped,
+            run_dir=self.run_dir,
+        )
+        if stopped == "interrupted":
+            raise TrainingInterrupted(result)
+        return result
+
+    def evaluate(self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None) -> Evaluation:
+        """Play episodes with the current weights, in this process; None: ``eval_episodes``."""
+        self._require_open()
+        self._weights.refresh()
+        return evaluate_model(
+            self._algorithm, self._model, self._env,
+            episodes=self.config.eval_episodes if episodes is None else episodes,
+            deterministic=deterministic, seed=self.config.seed if seed is None else seed,
+        )  # fmt: skip
+
+    def get_parameters(self) -> dict[int, dict[str, Tensor]]:
+        """Return the newest weights, ``{policy_id: state dict on the CPU}``; policy_id is 0. They are copies."""
+        self._require_open()
+        self._weights.refresh()
+        return {0: {name: tensor.clone() for name, tensor in self._model.state_dict().items()}}
+
+    def set_parameters(self, parameters: Mapping[int, Mapping[str, Tensor] | str] | str) -> None:
+        """Go on with other weights; experience collected before is fenced off, the optimiser keeps its state.
+
+        Parameters
+        ----------
+        parameters
+            ``{0: state dict}``, ``{0: path}`` or a path: of a checkpoint, or of a run (its best).
+
+        Raises
+        ------
+        CheckpointError
+            The checkpoint cannot be read, or its weights are of another architecture (the first tensor that
+            differs is named).
+        ConfigError
+            A policy other than 0 is named.
+        """
+        self._require_open()
+        chosen: Mapping[str, Tensor] | str = parameters if isinstance(parameters, str) else _policy_0(parameters)
+        what = chosen if isinstance(chosen, str) else "the parameters given"
+        weights = load_checkpoint(resolve_checkpoint(chosen)).weights if isinstance(chosen, str) else dict(chosen)
+        require_matching(weights, self._model.state_dict(), what)
+        self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
+
+    def save(self, path: str) -> None:
+        """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
+
+        Raises
+        ------
+        CheckpointError
+            `path` is something else; nothing is touched.
+        OSError
+            It could not be written.
+        """
+        self._require_open()
+        self._supervisor.save(path)
+
+    def close(self) -> None:
+        """Stop all processes and give the memory back; a second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._supervisor.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this trainer is closed: make a new one, or resume its run with Trainer.resume(run_dir)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def run_shape(algorithm: SegmentAlgorithm, weights_size: int) -> RunShape:
+    """The numbers of a run's arena, from its algorithm and config."""
+    config = algorithm.config
+    is_central = infers_centrally(config.inference, algorithm)
+    num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
+    # Every lane writes one segment. Beside these, an asynchronous learner's next batch is collected while it learns;
+    # a synchronous one keeps all until it has learned, so that nobody can step meanwhile.
+    waiting = 0 if algorithm.synchronous else config.segments_per_batch
+    return RunShape(
+        num_workers=config.workers,
+        num_envs_per_worker=config.num_envs_per_worker,
+        num_groups=num_groups,
+        segment_length=config.segment_length,
+        num_slots=config.num_lanes + waiting,
+        observation=algorithm.observation,
+        action=algorithm.action,
+        records=algorithm.record_columns(),
+        state_size=algorithm.build_model().state_size,
+        weights_nbytes=weights_size,
+    )
+
+
+def require_device(device: str) -> None:
+    """Raise `ConfigError` if torch cannot use `device`."""
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(index or 0) >= count:
+            found = f"torch {torch.__version__} sees {count} CUDA devices"
+            raise ConfigError(f'device={device!r} is not there: {found}; use device="cpu", or see: penstock doctor')
+
+
+def _policy_0(parameters: Mapping[int, Mapping[str, Tensor] | str]) -> Mapping[str, Tensor] | str:
+    if list(parameters) != [0]:
+        raise ConfigError(f"parameters are given for the policies {list(parameters)}; there is one: {{0: ...}}")
+    return parameters[0]
+
+
+@contextmanager
+def _interruption() -> Iterator[threading.Event]:
+    """Set an event at the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+
+    before = {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,56 @@
+"""The weights block of a run: a model's bytes and, behind them, the number of steps it has learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from penstock.ipc import WeightsBlock
+from penstock.nn import WeightsLayout, flatten_
+
+STEPS_NBYTES = 8
+
+
+def weights_nbytes(model: torch.nn.Module) -> int:
+    """Size of the weights block's payload for this model."""
+    return WeightsLayout(model).nbytes + STEPS_NBYTES
+
+
+class SharedWeights:
+    """One model at one end of the weights block: the learner publishes, everyone else refreshes.
+
+    Parameters
+    ----------
+    model
+        The model whose tensors are sent or overwritten.
+    block
+        The arena's weights block.
+    """
+
+    def __init__(self, model: torch.nn.Module, block: WeightsBlock) -> None:
+        self._model = model
+        self._block = block
+        self._layout = WeightsLayout(model)
+        self._bytes = np.zeros(self._layout.nbytes + STEPS_NBYTES, np.uint8)
+        self._weights = self._bytes[: self._layout.nbytes]
+        self._steps = self._bytes[self._layout.nbytes :].view(np.int64)
+        flatten_(model)
+        self.version = -1
+
+    @property
+    def steps(self) -> int:
+        """Steps that the weights held have learned from."""
+        return int(self._steps[0])
+
+    def publish(self, version: int, steps: int) -> None:
+        """Show the model's weights to everyone."""
+        self._layout.pack(self._model, self._weights)
+        self._steps[0] = steps
+        self._block.publish(self._bytes, version)
+        self.version = version
+
+    def refresh(self) -> None:
+        """Load the newest weights into the model, if it does not hold them yet."""
+        if self._block.version != self.version:
+            self.version = self._block.read_into(self._bytes)
+            self._layout.unpack(self._weights, self._model)

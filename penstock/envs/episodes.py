@@ -1,0 +1,102 @@
+"""Book-keeping of true episode scores and of the numbers environments report about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class EpisodeRecord(NamedTuple):
+    """A finished episode.
+
+    Attributes
+    ----------
+    lane
+        Its lane, counted from 0 in its `Lanes`.
+    episode_return
+        Undiscounted sum of its true rewards, neither scaled nor clipped.
+    length
+        Number of its steps.
+    """
+
+    lane: int
+    episode_return: float
+    length: int
+
+
+class EpisodeBook:
+    """Sums rewards and counts steps of the running episode of each lane."""
+
+    def __init__(self, num_lanes: int) -> None:
+        self._returns = np.zeros(num_lanes, np.float64)
+        self._lengths = np.zeros(num_lanes, np.int64)
+        self._finished: list[EpisodeRecord] = []
+
+    def restart(self) -> None:
+        """Forget the running episodes."""
+        self._returns.fill(0.0)
+        self._lengths.fill(0)
+
+    def add(self, reward: np.ndarray, valid: np.ndarray, ended: list[int]) -> None:
+        """Add one step of every lane; those in ``ended`` finish with it.
+
+        Parameters
+        ----------
+        reward
+            float64 ``[N]``, 0 where not valid.
+        valid
+            bool ``[N]``.
+        ended
+            Lanes whose episode is over.
+        """
+        self._returns += reward
+        self._lengths += valid
+        for lane in ended:
+            self._finished.append(EpisodeRecord(lane, float(self._returns[lane]), int(self._lengths[lane])))
+            self._returns[lane] = 0.0
+            self._lengths[lane] = 0
+
+    def take(self) -> list[EpisodeRecord]:
+        """Return the finished episodes, and forget them."""
+        finished, self._finished = self._finished, []
+        return finished
+
+
+class MetricMeans:
+    """Means of the numbers in ``info["metrics"]``."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        """Add the metrics of one lane; what is not a number is passed over."""
+        for name, value in metrics.items():
+            if isinstance(value, (int, float, np.number, np.bool_)):
+                self._add(name, float(value), 1)
+
+    def add_batch(self, metrics: Mapping[str, Any]) -> None:
+        """Add the metrics of a vector environment: one number per lane, masked by ``_name`` where some did not report.
+
+        Gymnasium gives such an array the type of the first lane's number: report floats, or fractions are lost.
+        """
+        for name, values in metrics.items():
+            array = np.asarray(values)
+            is_mask = name.startswith("_") and name[1:] in metrics
+            if is_mask or array.ndim > 1 or array.dtype.kind not in "biuf":
+                continue
+            reported = array.ravel()[metrics.get(f"_{name}", ...)]
+            if reported.size:
+                self._add(name, float(reported.sum(dtype=np.float64)), reported.size)
+
+    def take(self) -> dict[str, float]:
+        """Return the means, and forget them."""
+        means = {name: self._sums[name] / self._counts[name] for name in self._sums}
+        self._sums, self._counts = {}, {}
+        return means
+
+    def _add(self, name: str, total: float, count: int) -> None:
+        self._sums[name] = self._sums.get(name, 0.0) + total
+        self._counts[name] = self._counts.get(name, 0) + count

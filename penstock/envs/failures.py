@@ -1,0 +1,41 @@
+"""What can be wrong with an environment: it is unknown, its spaces are unsupported, or it failed."""
+
+from __future__ import annotations
+
+
+class UnknownEnvironmentError(ValueError):
+    """No environment goes by this name here; the message lists the closest ones."""
+
+
+class UnsupportedSpaceError(ValueError):
+    """An observation or action space that has no column layout; the message names the part."""
+
+
+class EnvironmentFailure(RuntimeError):
+    """An environment raised an exception, or broke the contract it promised to keep.
+
+    Attributes
+    ----------
+    env
+        Name of the environment.
+    phase
+        What it was doing: ``"make"``, ``"reset"``, ``"step"`` or ``"close"``.
+    lane
+        Lane of the run, counted over all workers; ``None`` if all lanes of a vector environment failed together.
+    step
+        How many times its lanes had been stepped, this step included; 0 before the first one.
+    problem
+        What happened, with the original traceback if there was one.
+    """
+
+    def __init__(self, env: str, phase: str, lane: int | None, step: int, problem: str) -> None:
+        super().__init__(env, phase, lane, step, problem)
+        self.env = env
+        self.phase = phase
+        self.lane = lane
+        self.step = step
+        self.problem = problem
+
+    def __str__(self) -> str:
+        where = "every lane" if self.lane is None else f"lane {self.lane}"
+        return f"environment {self.env} failed in {self.phase} ({where}, step {self.step}): {self.problem}"

@@ -1,0 +1,176 @@
+"""The lane contract: environment instances that step together, each showing one observation after every step."""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from penstock.envs.episodes import EpisodeBook, EpisodeRecord, MetricMeans
+from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+
+class Lanes(ABC):
+    """N environment instances that step together.
+
+    Every call of `step` moves each lane on by exactly one row. What kind of row it is, the arrays below say; they
+    describe the last `reset` or `step`, belong to the lanes and are overwritten by the next call.
+
+    ============================  ==========  =====  =====  =========  =============================================
+    what happened                 terminated  valid  first  in finals  observation shown now
+    ============================  ==========  =====  =====  =========  =============================================
+    an ordinary step              no          yes    no     no         the next one of the same episode
+    ended, autoreset comes next   as it is    yes    no     no         the true final one
+    the autoreset after that      no          no     yes    no         the first one of a new episode
+    terminated, reset at once     yes         yes    yes    no         the first one of a new episode
+    truncated, reset at once      no          yes    yes    yes        the first of a new episode; `write_finals` has
+                                                                       the true final one
+    ============================  ==========  =====  =====  =========  =============================================
+
+    Where an environment says both, terminated wins: ``truncated`` is then reported as False.
+
+    Parameters
+    ----------
+    num_lanes
+        N, at least 1.
+    observation, action
+        What one lane shows and takes.
+    name
+        Name of the environment, for messages.
+    first_lane
+        Number of lane 0 among all lanes of the run, for messages.
+    frame_skip
+        Simulator frames for each step.
+
+    Attributes
+    ----------
+    reward : float32 [N]
+        Reward of the transition just made; 0 where it is not valid.
+    terminated, truncated : bool [N]
+        Whether that transition ended its episode, and how. Never both.
+    valid : bool [N]
+        Whether it was a real step; False if it was only the autoreset after a final observation.
+    first : bool [N]
+        Whether the observation shown now is the first one of an episode.
+    finals : int64 [K]
+        Lanes whose true final observation came in the same step as the next episode's first one.
+    """
+
+    def __init__(
+        self,
+        num_lanes: int,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        *,
+        name: str = "environment",
+        first_lane: int = 0,
+        frame_skip: int = 1,
+    ) -> None:
+        self.num_lanes = num_lanes
+        self.observation = observation
+        self.action = action
+        self.name = name
+        self.first_lane = first_lane
+        self.frame_skip = frame_skip
+        self.reward = np.zeros(num_lanes, np.float32)
+        self.terminated = np.zeros(num_lanes, np.bool_)
+        self.truncated = np.zeros(num_lanes, np.bool_)
+        self.valid = np.zeros(num_lanes, np.bool_)
+        self.first = np.ones(num_lanes, np.bool_)
+        self.finals = np.empty(0, np.int64)
+        self._steps = 0
+        self._episodes = EpisodeBook(num_lanes)
+        self._metrics = MetricMeans()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Start a new episode in every lane: all ``first``, none ``valid``. The first call seeds the environments."""
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> None:
+        """Move every lane on by one row.
+
+        Parameters
+        ----------
+        actions
+            int64 ``[N]`` counted from 0, or float32 ``[N, d]`` as the policy chose them. The actions of lanes
+            whose turn is an autoreset are ignored.
+
+        Raises
+        ------
+        EnvironmentFailure
+            An environment raised, or answered with something that breaks its own contract.
+        """
+
+    @abstractmethod
+    def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
+        """Copy the observation that each lane shows now into its row: ``column[rows[i]]`` for lane ``i``.
+
+        Parameters
+        ----------
+        column
+            C-contiguous ``[R, *observation.shape]`` of the observation's dtype.
+        rows
+            int64 ``[N]``, all different.
+
+        Raises
+        ------
+        EnvironmentFailure
+            An observation has the wrong shape or an incompatible dtype, or is not finite.
+        """
+
+    @abstractmethod
+    def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
+        """Copy the final observation of each lane in ``finals`` into ``column[rows[k]]``; rows is int64 ``[K]``.
+
+        Raises
+        ------
+        EnvironmentFailure
+            As `write_observations` does.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every environment; a second call does nothing."""
+
+    def take_episodes(self) -> list[EpisodeRecord]:
+        """Return the episodes that ended since the last call, in the order in which they ended."""
+        return self._episodes.take()
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the means of the numbers found in ``info["metrics"]`` since the last call; empty if none."""
+        return self._metrics.take()
+
+    def _begin(self) -> None:
+        """Set the arrays to what they are after `reset`."""
+        self.reward.fill(0.0)
+        self.terminated.fill(False)
+        self.truncated.fill(False)
+        self.valid.fill(False)
+        self.first.fill(True)
+        self.finals = np.empty(0, np.int64)
+        self._episodes.restart()
+
+    def _settle_reward(self, reward: np.ndarray) -> None:
+        """Check and store the rewards of a step whose flags and ``valid`` are set; 0 where not valid."""
+        reward = reward.astype(np.float64, copy=False)
+        # One dot product screens all lanes: it is small only if every reward is finite and fits a float32.
+        if not reward.dot(reward) < 1e70:
+            unfit = np.flatnonzero(~(np.abs(reward) <= np.finfo(np.float32).max))
+            if unfit.size:
+                lane = int(unfit[0])
+                raise self._failure("step", lane, f"expected a finite float32 reward, found {reward[lane]}")
+        self.reward[:] = reward
+        self._episodes.add(reward, self.valid, (self.terminated | self.truncated).nonzero()[0].tolist())
+
+    def _failure(self, phase: str, lane: int | None, problem: str | Exception) -> EnvironmentFailure:
+        if isinstance(problem, Exception):
+            problem = "".join(traceback.format_exception(problem)).rstrip()
+        run_lane = None if lane is None else self.first_lane + lane
+        return EnvironmentFailure(self.name, phase, run_lane, self._steps, problem)
+
+    def _observation_failure(self, lane: int | None, problem: str) -> EnvironmentFailure:
+        shown_by_reset = bool(self.first.all() if lane is None else self.first[lane])
+        return self._failure("reset" if shown_by_reset else "step", lane, problem)

@@ -1,0 +1,189 @@
+"""Lanes of single environments: one Gymnasium environment for each lane, stepped in a plain loop.
+
+This loop is the hot path of CPU training: per lane it does nothing but call the environment, copy its observation
+and let NumPy convert whole batches of answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from penstock.envs.actions import ActionDecoder
+from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.lanes import Lanes
+from penstock.envs.observations import BadObservationError, ObservationWriter
+from penstock.envs.translation import action_spec, observation_spec
+
+
+class SingleLanes(Lanes):
+    """One environment per lane.
+
+    A terminated environment is reset at once. A truncated one first shows its final observation; its lane's next
+    step is the reset, so that every lane moves on by one row in every step.
+
+    Parameters
+    ----------
+    envs
+        One environment for each lane, all with the same spaces.
+    seeds
+        Their seeds, passed to their first reset.
+    name, first_lane
+        As for `Lanes`.
+
+    Raises
+    ------
+    UnsupportedSpaceError
+        The environments' spaces have no column layout.
+    EnvironmentFailure
+        The environments' spaces differ.
+    """
+
+    def __init__(self, envs: Sequence[gymnasium.Env], seeds: Sequence[int], *, name: str, first_lane: int = 0) -> None:
+        space = envs[0].observation_space
+        frame_skip = getattr(envs[0].unwrapped, "frame_skip", 1)
+        super().__init__(
+            len(envs),
+            observation_spec(space),
+            action_spec(envs[0].action_space),
+            name=name,
+            first_lane=first_lane,
+            frame_skip=frame_skip if isinstance(frame_skip, int) else 1,
+        )
+        self._envs = list(envs)
+        self._require_equal_spaces()
+        self._seeds: list[int | None] = list(seeds)
+        self._calls: list[Callable[[Any], Any]] = [env.step for env in envs]
+        self._resuming: list[int] = []
+        self._observations: list[Any] = []
+        self._decode = ActionDecoder(self.action)
+        self._writer = ObservationWriter(self.observation, int(getattr(space, "start", 0)))
+
+    def reset(self) -> None:
+        self._begin()
+        self._restore_calls()
+        self._observations = [self._reset_lane(lane) for lane in range(self.num_lanes)]
+
+    def step(self, actions: np.ndarray) -> None:
+        decoded = self._decode(actions)
+        chosen = decoded.tolist() if self.action.is_discrete else list(decoded)
+        if len(chosen) != len(self._observations):
+            raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {len(chosen)} actions")
+        self._steps += 1
+        resumed = self._resuming
+        answers: list[Any] = []
+        record = answers.append
+        try:
+            for call, action in zip(self._calls, chosen, strict=True):
+                record(call(action))
+        except EnvironmentFailure:
+            raise
+        except Exception as error:
+            raise self._failure("step", len(answers), error) from error
+        try:
+            observations, rewards, terminated, truncated, infos = zip(*answers, strict=True)
+            reward = _numbers(rewards)
+            self.terminated[:] = _numbers(terminated)
+            self.truncated[:] = _numbers(truncated)
+        except (TypeError, ValueError) as error:
+            raise self._malformed(answers) from error
+
+        self._observations = list(observations)
+        np.greater(self.truncated, self.terminated, out=self.truncated)
+        self.valid.fill(True)
+        self.first[:] = self.terminated
+        if resumed:
+            self._restore_calls()
+            self.valid[resumed] = False
+            self.first[resumed] = True
+        self._settle_reward(reward)
+        if any(infos):
+            self._collect_metrics(infos)
+        for lane in self.terminated.nonzero()[0].tolist():
+            self._observations[lane] = self._reset_lane(lane)
+        for lane in self.truncated.nonzero()[0].tolist():
+            self._calls[lane] = partial(self._resume, lane)
+            self._resuming.append(lane)
+
+    def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
+        try:
+            self._writer.write_each(column, rows, self._observations)
+        except BadObservationError as bad:
+            raise self._observation_failure(bad.index, bad.problem) from bad
+
+    def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
+        """Do nothing: final observations have rows of their own here, and ``finals`` stays empty."""
+
+    def close(self) -> None:
+        envs, self._envs = self._envs, []
+        failure = None
+        for lane, env in enumerate(envs):
+            try:
+                env.close()
+            except Exception as error:
+                failure = failure or self._failure("close", lane, error)
+        if failure is not None:
+            raise failure
+
+    def _reset_lane(self, lane: int) -> Any:
+        seed, self._seeds[lane] = self._seeds[lane], None
+        try:
+            env = self._envs[lane]
+            answer = env.reset() if seed is None else env.reset(seed=seed)
+        except Exception as error:
+            raise self._failure("reset", lane, error) from error
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise self._failure("reset", lane, f"reset() must return (observation, info), found {_outline(answer)}")
+        observation, info = answer
+        if info:
+            self._collect_metrics([info])
+        return observation
+
+    def _resume(self, lane: int, _action: Any) -> tuple:
+        return self._reset_lane(lane), 0.0, False, False, {}
+
+    def _restore_calls(self) -> None:
+        for lane in self._resuming:
+            self._calls[lane] = self._envs[lane].step
+        self._resuming = []
+
+    def _collect_metrics(self, infos: Sequence[dict[str, Any]]) -> None:
+        for info in infos:
+            if "metrics" in info:
+                self._metrics.add(info["metrics"])
+
+    def _require_equal_spaces(self) -> None:
+        for lane, env in enumerate(self._envs):
+            found = observation_spec(env.observation_space), action_spec(env.action_space)
+            if found != (self.observation, self.action):
+                expected = f"{self.observation} and {self.action} as the first lane has"
+                raise self._failure("make", lane, f"expected {expected}, found {found[0]} and {found[1]}")
+
+    def _malformed(self, answers: Sequence[Any]) -> EnvironmentFailure:
+        for lane, answer in enumerate(answers):
+            if not isinstance(answer, tuple) or len(answer) != 5:
+                legal = "(observation, reward, terminated, truncated, info)"
+                return self._failure("step", lane, f"step() must return {legal}, found {_outline(answer)}")
+            for role, value in zip(("reward", "terminated", "truncated"), answer[1:4], strict=True):
+                try:
+                    _numbers([value])
+                except (TypeError, ValueError):
+                    problem = f"step() must return a single number as {role}, found {_outline(value)}"
+                    return self._failure("step", lane, problem)
+        return self._failure("step", None, f"step() of the lanes returned answers that do not match: {answers!r}")
+
+
+def _numbers(values: Sequence[Any]) -> np.ndarray:
+    array = np.array(values)
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise ValueError("not one number for each lane")
+    return array
+
+
+def _outline(value: Any) -> str:
+    text = f"a {type(value).__name__}: {value!r}"
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,203 @@
+"""Which environment to make, in a form that travels to worker processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+import cloudpickle
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as RegisteredEnv
+
+from penstock.envs.failures import UnknownEnvironmentError
+
+Vectorize = Literal["make", "vector"]
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """An environment with its arguments: plain bytes, picklable whatever the environment is.
+
+    Attributes
+    ----------
+    name
+        Short name that can stand in a file name, such as ``"CartPole-v1"``.
+    kind
+        ``"gymnasium"`` for a registered id, ``"atari"`` for an ``ALE/...`` id, ``"callable"`` for all else.
+    vectorize
+        ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
+    payload
+        What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
+    """
+
+    name: str
+    kind: Literal["gymnasium", "atari", "callable"]
+    vectorize: Vectorize
+    payload: bytes = dataclasses.field(repr=False)
+
+    @classmethod
+    def resolve(
+        cls, env: str | Callable[..., Any], env_kwargs: Mapping[str, Any] | None = None, vectorize: Vectorize = "make"
+    ) -> EnvSpec:
+        """Find out what a user means.
+
+        Parameters
+        ----------
+        env
+            A Gymnasium id (also ``"module:Id"``, which imports the module that registers it), a callable that
+            returns an environment, an environment class, ``"module:Class"`` or ``"file.py:Class"``. With
+            ``vectorize="vector"`` a callable or class takes ``num_envs`` and returns a vector environment.
+        env_kwargs
+            Keyword arguments for it.
+        vectorize
+            As the attribute. ``ALE/...`` ids are always made by their vector environment.
+
+        Raises
+        ------
+        UnknownEnvironmentError
+            Nothing goes by this name.
+        TypeError
+            ``env`` is neither a string nor callable.
+        ValueError
+            ``vectorize`` or a keyword argument is not legal, or the environment cannot be pickled.
+        """
+        if vectorize not in get_args(Vectorize):
+            raise ValueError(f"vectorize={vectorize!r} is unknown: use one of {', '.join(get_args(Vectorize))}")
+        kwargs = dict(env_kwargs or {})
+        source = _find(env) if isinstance(env, str) else env
+        if isinstance(source, RegisteredEnv):
+            if source.id.startswith("ALE/"):
+                from penstock.envs.atari import atari_arguments
+
+                arguments = atari_arguments(source.kwargs["game"], kwargs)
+                return cls(_file_name(source.id), "atari", vectorize, _pickled(source.id, None, arguments))
+            # What the wrappers left out here would check, the lanes guarantee or check themselves.
+            bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
+            return cls(_file_name(source.id), "gymnasium", vectorize, _pickled(source.id, bare, kwargs))
+        name = _name_of_callable(source)
+        if not callable(source):
+            raise TypeError(
+                f"env={source!r} is a {type(source).__name__}: use an id, an environment class, or a callable that "
+                "returns a new environment each time"
+            )
+        _require_fitting_arguments(name, source, {**kwargs, "num_envs": 1} if vectorize == "vector" else kwargs)
+        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs))
+
+    def unpack(self) -> tuple[Any, dict[str, Any]]:
+        """Return what to make, a registered spec, a callable or (for Atari) None, and its keyword arguments."""
+        source, kwargs = pickle.loads(self.payload)
+        return source, kwargs
+
+
+def _find(env: str) -> Any:
+    place, colon, name = env.rpartition(":")
+    if not colon:
+        return _registered(env)
+    module = _load_file(Path(place)) if place.endswith(".py") else _import_module(env, place)
+    if name in gymnasium.registry:
+        return _registered(name)
+    try:
+        return functools.reduce(getattr, name.split("."), module)
+    except AttributeError:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        problem = f"{place} has no {name!r}, and registers no such id"
+        raise UnknownEnvironmentError(f"env={env!r}: {problem}.{_closest(name, known)}") from None
+
+
+def _registered(env_id: str) -> RegisteredEnv:
+    # Importing ale_py registers its games.
+    has_ale = importlib.util.find_spec("ale_py") is not None
+    if has_ale and env_id not in gymnasium.registry:
+        importlib.import_module("ale_py")
+    if env_id in gymnasium.registry:
+        return gymnasium.registry[env_id]
+    if env_id.startswith("ALE/") and not has_ale:
+        raise UnknownEnvironmentError(f"env={env_id!r}: Atari games need ale-py: pip install 'penstock[atari]'")
+    raise UnknownEnvironmentError(
+        f"env={env_id!r} is no registered Gymnasium id.{_closest(env_id, list(gymnasium.registry))} An id that a "
+        "package registers when it is imported is written 'package:Id'; your own class is 'module:Class' or "
+        "'file.py:Class'"
+    )
+
+
+def _closest(name: str, known: list[str]) -> str:
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), list(by_lower), n=3)
+    return f" Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?" if close else ""
+
+
+def _import_module(env: str, name: str) -> ModuleType:
+    # A console script starts without the working directory on its path, unlike `python -m`.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise UnknownEnvironmentError(
+            f"env={env!r}: there is no module {error.name!r} in {os.getcwd()} or on the Python path: write "
+            "'module:Class', 'file.py:Class', or install the package"
+        ) from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UnknownEnvironmentError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
+    name = f"penstock_file_{path.stem}"
+    location = importlib.util.spec_from_file_location(name, path)
+    assert location is not None and location.loader is not None
+    module = importlib.util.module_from_spec(location)
+    # The file may import its neighbours, as a script can.
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    sys.modules[name] = module
+    location.loader.exec_module(module)
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _name_of_callable(source: Any) -> str:
+    while isinstance(source, functools.partial):
+        source = source.func
+    return getattr(source, "__name__", type(source).__name__)
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.]+", "-", name).strip("-")
+
+
+def _require_fitting_arguments(name: str, source: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    try:
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        given = ", ".join(kwargs) or "nothing"
+        raise ValueError(f"env_kwargs do not fit {name}{signature}: {error}; given {given}") from None
+
+
+def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> bytes:
+    try:
+        return cloudpickle.dumps((source, kwargs))
+    except Exception as error:
+        raise ValueError(
+            f"environment {name} cannot travel to worker processes: {error}. Create what cannot be pickled (files, "
+            "locks, sockets) inside the callable"
+        ) from error

@@ -1,0 +1,181 @@
+"""Lanes of a vector environment, whatever its autoreset mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from penstock.envs.actions import ActionDecoder
+from penstock.envs.lanes import Lanes
+from penstock.envs.observations import BadObservationError, ObservationWriter
+from penstock.envs.translation import action_spec, observation_spec
+
+
+class VectorLanes(Lanes):
+    """The sub-environments of one Gymnasium vector environment.
+
+    ========== =====================================================================================================
+    autoreset  what becomes of an episode's end
+    ========== =====================================================================================================
+    NEXT_STEP  the final observation is shown; the next step is the reset and ignores the lane's action
+    SAME_STEP  the next episode's first observation is shown; a truncated lane's final one is ``info["final_obs"]``
+    DISABLED   these lanes reset what ended, at once, with ``options={"reset_mask": ...}``: as SAME_STEP from outside
+    ========== =====================================================================================================
+
+    Parameters
+    ----------
+    env
+        The vector environment; its ``metadata["autoreset_mode"]`` says which row of the table holds.
+    seed
+        What its first reset is seeded by: one number for each lane, or a single one, as its class takes them.
+    name, first_lane, frame_skip
+        As for `Lanes`.
+
+    Raises
+    ------
+    UnsupportedSpaceError
+        The environment's spaces have no column layout.
+    EnvironmentFailure
+        The environment does not say how it resets.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        seed: int | list[int] | np.ndarray,
+        *,
+        name: str,
+        first_lane: int = 0,
+        frame_skip: int = 1,
+    ) -> None:
+        space = env.single_observation_space
+        super().__init__(
+            env.num_envs,
+            observation_spec(space),
+            action_spec(env.single_action_space),
+            name=name,
+            first_lane=first_lane,
+            frame_skip=frame_skip,
+        )
+        self._env = env
+        self._is_open = True
+        self._seed: int | list[int] | np.ndarray | None = seed
+        # Read now: an ALE environment made later overwrites the metadata that vector environments inherit.
+        self._mode = self._autoreset_mode()
+        self._observations: Any = None
+        self._final_observations: list[Any] = []
+        self._decode = ActionDecoder(self.action)
+        self._writer = ObservationWriter(self.observation, int(getattr(space, "start", 0)))
+
+    def reset(self) -> None:
+        self._begin()
+        seed, self._seed = self._seed, None
+        self._observations = self._reset_env(seed=seed)
+
+    def step(self, actions: np.ndarray) -> None:
+        if self._observations is None or len(actions) != self.num_lanes:
+            raise ValueError(f"expected {self.num_lanes} actions after a reset, found {len(actions)} actions")
+        resetting = self._ended() if self._mode is AutoresetMode.NEXT_STEP else np.zeros(self.num_lanes, np.bool_)
+        self._steps += 1
+        try:
+            answer = self._env.step(self._decode(actions))
+        except Exception as error:
+            raise self._failure("step", None, error) from error
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            legal = "(observations, rewards, terminations, truncations, infos)"
+            raise self._failure("step", None, f"step() must return {legal}, found a {type(answer).__name__}")
+        self._observations, rewards, terminated, truncated, infos = answer
+
+        np.logical_not(resetting, out=self.valid)
+        self.first[:] = resetting
+        np.logical_and(self._one_per_lane("terminations", terminated), self.valid, out=self.terminated)
+        np.logical_and(self._one_per_lane("truncations", truncated), self.valid, out=self.truncated)
+        np.greater(self.truncated, self.terminated, out=self.truncated)
+        self._settle_reward(np.where(resetting, 0.0, self._one_per_lane("rewards", rewards)))
+        if infos:
+            self._collect_metrics(infos)
+        if self._mode is not AutoresetMode.NEXT_STEP:
+            self._start_next_episodes(infos)
+
+    def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
+        try:
+            self._writer.write_batch(column, rows, self._observations)
+        except BadObservationError as bad:
+            raise self._observation_failure(bad.index, bad.problem) from bad
+
+    def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
+        try:
+            self._writer.write_each(column, rows, self._final_observations)
+        except BadObservationError as bad:
+            lane = None if bad.index is None else int(self.finals[bad.index])
+            raise self._failure("step", lane, bad.problem) from bad
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            self._env.close()
+        except Exception as error:
+            raise self._failure("close", None, error) from error
+
+    def _start_next_episodes(self, infos: Mapping[str, Any]) -> None:
+        self.first[:] = self._ended()
+        self.finals = self.truncated.nonzero()[0]
+        lanes = self.finals.tolist()
+        if self._mode is AutoresetMode.DISABLED:
+            # Copied, because the reset may write into the same buffer.
+            self._final_observations = [np.array(self._observations[lane]) for lane in lanes]
+            if self.first.any():
+                self._observations = self._reset_env(options={"reset_mask": self.first.copy()})
+        else:
+            self._final_observations = [self._reported_final(infos, lane) for lane in lanes]
+
+    def _reported_final(self, infos: Mapping[str, Any], lane: int) -> Any:
+        reported = infos.get("final_obs")
+        if reported is None or reported[lane] is None:
+            problem = "truncated in SAME_STEP mode without its final observation: expected info['final_obs']"
+            raise self._failure("step", lane, problem)
+        return reported[lane]
+
+    def _reset_env(self, **arguments: Any) -> Any:
+        try:
+            answer = self._env.reset(**arguments)
+        except Exception as error:
+            raise self._failure("reset", None, error) from error
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            found = type(answer).__name__
+            raise self._failure("reset", None, f"reset() must return (observations, infos), found a {found}")
+        observations, infos = answer
+        if infos:
+            self._collect_metrics(infos)
+        return observations
+
+    def _ended(self) -> np.ndarray:
+        return self.terminated | self.truncated
+
+    def _one_per_lane(self, role: str, values: Any) -> np.ndarray:
+        array = np.asarray(values)
+        if array.shape != (self.num_lanes,) or array.dtype.kind not in "biuf":
+            expected = f"one number for each of {self.num_lanes} lanes"
+            problem = f"expected {role} to be {expected}, found {array.dtype} of shape {array.shape}"
+            raise self._failure("step", None, problem)
+        return array
+
+    def _collect_metrics(self, infos: Mapping[str, Any]) -> None:
+        # Under SAME_STEP the last step of an episode reports in final_info, the reset after it in infos itself.
+        for source in (infos, infos.get("final_info")):
+            if isinstance(source, Mapping) and isinstance(source.get("metrics"), Mapping):
+                self._metrics.add_batch(source["metrics"])
+
+    def _autoreset_mode(self) -> AutoresetMode:
+        found = (self._env.metadata or {}).get("autoreset_mode")
+        try:
+            return AutoresetMode(found)
+        except ValueError:
+            legal = ", ".join(str(mode) for mode in AutoresetMode)
+            problem = f"metadata['autoreset_mode'] says how episodes restart: found {found!r}, legal are {legal}"
+            raise self._failure("make", None, problem) from None

@@ -1,0 +1,151 @@
+"""The arena of one run, seen as named arrays, rings and bells. Who writes each shared word is said here."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from penstock.experience.layout import RunShape
+from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, require_memory
+
+
+class Control(IntEnum):
+    """Words by which the supervisor steers the run; it alone writes them, but for POLICY_PASSED."""
+
+    RUN_EPOCH = 0
+    """Experience begun in an earlier epoch is thrown away."""
+    GOAL = 1
+    """The learner takes no further batch once it has learned from this many steps."""
+    DEATHS = 2
+    """Deaths of rollout workers so far."""
+    POLICY_PASSED = 3
+    """The last value of DEATHS that the policy worker has seen between two batches; written by it."""
+
+
+class ExperienceArena:
+    """Everything that the roles share.
+
+    Parameters
+    ----------
+    shape
+        The run's numbers.
+    arena
+        The mapped memory, laid out by a process that called `create`.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        ``[num_slots * (T + 1), ...]``: obs, first, reward, terminated, truncated and valid are written by the rollout
+        worker that owns the slot; action, log_prob, version and the algorithm's records by whoever infers for it.
+    slots : SlotTable
+        State, owner and generation of each slot: the truth.
+    free, full : Ring
+        Numbers of slots that may be free, or full: hints.
+    weights : WeightsBlock
+        Written by the learner (by the supervisor while the learner rests).
+    asked, answered : ndarray
+        Per group: number of the last request (written by its worker) and of the last answer (by the policy worker).
+    """
+
+    def __init__(self, shape: RunShape, arena: Arena, *, fresh: bool = False) -> None:
+        self.shape = shape
+        self.arena = arena
+        regions = shape.regions()
+
+        def array(name: str) -> np.ndarray:
+            region = regions[name]
+            return arena.array(region.offset, region.shape, region.dtype)
+
+        def offset(name: str) -> int:
+            return regions[name].offset
+
+        self.columns = {column.name: array(column.name) for column in shape.step_columns()}
+        self.control = array("control")[:, 0]
+        self.gauges = array("gauges")
+        self.slot_epoch = array("slot_epoch")
+        self.slot_lane = array("slot_lane")
+        self.slot_memory = array("slot_memory")
+        self.asked = array("asked")[:, 0]
+        self.answered = array("answered")[:, 0]
+        self.request_rows = array("request_rows")
+        self.noise = array("noise")
+        self.lane_memory = array("lane_memory")
+
+        if fresh:
+            ring_capacity = 4 * shape.num_slots
+            self.free = Ring.create(arena, offset("free"), ring_capacity)
+            self.full = Ring.create(arena, offset("full"), ring_capacity)
+            self.slots = SlotTable.create(arena, offset("slots"), shape.num_slots)
+            self.weights = WeightsBlock.create(arena, offset("weights"), shape.weights_nbytes)
+        else:
+            self.free = Ring.attach(arena, offset("free"))
+            self.full = Ring.attach(arena, offset("full"))
+            self.slots = SlotTable.attach(arena, offset("slots"))
+            self.weights = WeightsBlock.attach(arena, offset("weights"))
+        bell = Doorbell.create if fresh else Doorbell.attach
+        self.learner_bell = bell(arena, offset("learner_bell"))
+        self.policy_bell = bell(arena, offset("policy_bell"))
+        self.evaluator_bell = bell(arena, offset("evaluator_bell"))
+        self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
+        if fresh:
+            self.offer_free_slots()
+
+    @classmethod
+    def create(cls, shape: RunShape) -> ExperienceArena:
+        """Reserve the memory of a run and lay it out.
+
+        Raises
+        ------
+        MemoryError
+            There is too little room; the message shows the arithmetic.
+        """
+        nbytes = shape.nbytes()
+        largest = sorted(shape.regions().values(), key=lambda region: -region.nbytes)[:3]
+        parts = ", ".join(f"{region.name} {region.nbytes / 2**20:.1f} MiB" for region in largest)
+        require_memory(
+            nbytes,
+            f"the experience arena ({shape.num_slots} slots of {shape.rows_per_slot} rows for {shape.num_lanes} lanes: {parts}); "
+            "use fewer lanes, or a smaller segment_length or batch_size",
+        )
+        return cls(shape, Arena.create(nbytes), fresh=True)
+
+    @classmethod
+    def attach(cls, shape: RunShape, fd: int) -> ExperienceArena:
+        """Map the arena of a run through a descriptor received from its creator."""
+        return cls(shape, Arena.attach(fd))
+
+    def ring_all(self) -> None:
+        """Wake every role that sleeps on a doorbell."""
+        self.learner_bell.ring()
+        self.policy_bell.ring()
+        self.ring_rollout_workers()
+
+    def ring_rollout_workers(self) -> None:
+        """Wake the rollout workers."""
+        for bell in self.rollout_bells:
+            bell.ring()
+
+    def release(self, slots: np.ndarray) -> None:
+        """Give slots that the learner has read back to the rollout workers."""
+        self.slots.claim(slots, SlotState.READING, SlotState.FREE, 0)
+        self.free.push_many(slots)
+        self.ring_rollout_workers()
+
+    def reclaim(self, worker: int) -> None:
+        """Take back what a dead rollout worker was writing, and renew the hints that may have died with it.
+
+        The supervisor calls this once no policy worker can still be answering the dead worker's requests.
+        """
+        writing = self.slots.owned_by(worker, SlotState.WRITING)
+        self.slots.claim(writing, SlotState.WRITING, SlotState.FREE, 0, from_owner=worker)
+        self.offer_free_slots()
+        self.full.clear()
+        self.full.push_many(self.slots.in_state(SlotState.FULL))
+        self.ring_rollout_workers()
+        self.learner_bell.ring()
+
+    def offer_free_slots(self) -> None:
+        """Fill the free ring anew with all slots that are free."""
+        self.free.clear()
+        self.free.push_many(self.slots.in_state(SlotState.FREE))

@@ -1,0 +1,180 @@
+"""Batches: full slots of the arena become dense, time-major tensors for the learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.experience.arena import ExperienceArena
+from penstock.ipc import gather
+
+
+@dataclass
+class Batch:
+    """Experience to learn from: B segments ``[T, B]``, or M transitions ``[M]`` taken out of them.
+
+    Attributes
+    ----------
+    obs
+        ``[T + 1, B, ...]``; the last row is what the last transition led to. ``[M, ...]`` for transitions.
+    first
+        bool, as obs: the row begins an episode.
+    action
+        int64 ``[T, B]`` or float32 ``[T, B, d]``, as sampled.
+    reward
+        float32 ``[T, B]``, scaled and clipped for learning.
+    terminated, truncated
+        bool ``[T, B]``.
+    valid
+        bool ``[T, B]``: a real step (not the transition out of a final row, not padding).
+    learn
+        float32 ``[T, B]``: 1 where the step is valid and its policy lag is below ``max_policy_lag``, else 0.
+    log_prob
+        float32 ``[T, B]``: of the action, under the policy that chose it.
+    memory
+        float32 ``[B, S]``: memory state at the start of each segment.
+    records
+        What the algorithm recorded while acting, ``[T, B, ...]`` by name.
+    targets
+        What the algorithm's `prepare` computed, ``[T, B]`` by name.
+    progress
+        Fraction of ``total_steps`` learned from so far, for schedules.
+    """
+
+    obs: Tensor
+    first: Tensor
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    valid: Tensor
+    learn: Tensor
+    log_prob: Tensor
+    memory: Tensor
+    records: dict[str, Tensor] = field(default_factory=dict)
+    targets: dict[str, Tensor] = field(default_factory=dict)
+    progress: float = 0.0
+
+    @property
+    def num_segments(self) -> int:
+        """B."""
+        return self.obs.shape[1]
+
+    def segments(self, index: Tensor) -> Batch:
+        """Return the batch of these segments (int64 indices into B)."""
+        return self._map(lambda name, x: x[index] if name == "memory" else x[:, index])
+
+    def flatten(self) -> Batch:
+        """Return all T * B transitions as one flat batch, without the last observations and without memory."""
+        length = self.reward.shape[0]
+        return self._map(lambda name, x: x if name == "memory" else x[:length].flatten(0, 1))
+
+    def transitions(self, index: Tensor) -> Batch:
+        """Return the batch of these transitions of a flat batch (int64 indices)."""
+        return self._map(lambda name, x: x if name == "memory" else x[index])
+
+    def _map(self, change: Any) -> Batch:
+        changed: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Tensor):
+                changed[f.name] = change(f.name, value)
+            elif isinstance(value, dict):
+                changed[f.name] = {key: change(key, x) for key, x in value.items()}
+        return replace(self, **changed)
+
+
+class BatchReader:
+    """Gathers slots into tensors that are written anew by every call.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    num_segments
+        B, segments per batch.
+    device
+        Where the tensors go; on CUDA they are copied from pinned memory.
+    reward_scale, reward_clip
+        What the learner sees of a reward: ``clip(reward * scale, -clip, clip)``.
+    max_policy_lag
+        Steps whose policy lag reaches this are not learned from.
+    """
+
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        num_segments: int,
+        device: torch.device,
+        *,
+        reward_scale: float,
+        reward_clip: float | None,
+        max_policy_lag: int,
+    ) -> None:
+        self._arena = arena
+        self._device = device
+        self._reward_scale = reward_scale
+        self._reward_clip = reward_clip
+        self._max_policy_lag = max_policy_lag
+        rows = arena.shape.rows_per_slot
+        self._offsets = np.arange(rows, dtype=np.int64)[:, None]
+        pin = device.type == "cuda"
+        self._tensors = {
+            name: torch.from_numpy(np.empty((rows, num_segments, *column.shape[1:]), column.dtype))
+            for name, column in arena.columns.items()
+        }
+        if pin:
+            self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
+        self._arrays = {name: tensor.numpy() for name, tensor in self._tensors.items()}
+
+    def read(self, slots: np.ndarray, version: int, progress: float) -> tuple[Batch, Tensor]:
+        """Gather `slots` (int64 ``[B]``).
+
+        Parameters
+        ----------
+        slots
+            Slots in state READING, held by the caller; they may be released as soon as this returns.
+        version
+            The learner's version now, from which the policy lag is counted.
+        progress
+            Fraction of ``total_steps`` learned from so far.
+
+        Returns
+        -------
+        batch : Batch
+        lag : Tensor
+            int64 ``[K]``: policy lag of each valid step, on the CPU.
+        """
+        row_ids = slots[None, :] * len(self._offsets) + self._offsets
+        for name, column in self._arena.columns.items():
+            gather(column, row_ids, self._arrays[name])
+        on_cpu = self._tensors
+        valid = on_cpu["valid"][:-1]
+        lag = version - on_cpu["version"][:-1]
+        learn = (valid & (lag < self._max_policy_lag)).float()
+        reward = on_cpu["reward"][:-1] * self._reward_scale
+        if self._reward_clip is not None:
+            reward = reward.clamp(-self._reward_clip, self._reward_clip)
+        memory = torch.from_numpy(self._arena.slot_memory[slots])
+        batch = Batch(
+            obs=self._to_device(on_cpu["obs"]),
+            first=self._to_device(on_cpu["first"]),
+            action=self._to_device(on_cpu["action"][:-1]),
+            reward=self._to_device(reward),
+            terminated=self._to_device(on_cpu["terminated"][:-1]),
+            truncated=self._to_device(on_cpu["truncated"][:-1]),
+            valid=self._to_device(valid),
+            learn=self._to_device(learn),
+            log_prob=self._to_device(on_cpu["log_prob"][:-1]),
+            memory=self._to_device(memory),
+            records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
+            progress=progress,
+        )
+        return batch, lag[valid]
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, non_blocking=True)

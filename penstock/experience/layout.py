@@ -1,0 +1,156 @@
+"""Where everything lies in the arena: computed once from a few numbers, the same in every process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
+
+ALIGNMENT = 64  # a cache line: what different processes write never shares one
+
+
+@dataclass(frozen=True)
+class Column:
+    """One named array with a row of this shape and dtype for every step, slot or lane."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Region:
+    """A stretch of the arena; shape and dtype are those of its array view."""
+
+    name: str
+    offset: int
+    nbytes: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class RunShape:
+    """The numbers from which the layout of a run's arena follows. Plain data: it travels to every process.
+
+    Attributes
+    ----------
+    num_workers, num_envs_per_worker, num_groups
+        Rollout workers, lanes in each of them, groups that these are split into.
+    segment_length
+        T: transitions per segment. Every column has T + 1 rows for each slot.
+    num_slots
+        Segments that fit in the arena.
+    observation, action
+        What a lane shows and takes.
+    records
+        What the algorithm records while acting, beside action, log_prob and version.
+    state_size
+        Numbers of memory state per lane; 0 without memory.
+    weights_nbytes
+        Size of the weights block's payload.
+    """
+
+    num_workers: int
+    num_envs_per_worker: int
+    num_groups: int
+    segment_length: int
+    num_slots: int
+    observation: ObservationSpec
+    action: ActionSpec
+    records: tuple[Column, ...]
+    state_size: int
+    weights_nbytes: int
+
+    @property
+    def num_lanes(self) -> int:
+        """Lanes of the run."""
+        return self.num_workers * self.num_envs_per_worker
+
+    @property
+    def group_size(self) -> int:
+        """Lanes per group."""
+        return self.num_envs_per_worker // self.num_groups
+
+    @property
+    def all_groups(self) -> int:
+        """Groups of the run."""
+        return self.num_workers * self.num_groups
+
+    @property
+    def rows_per_slot(self) -> int:
+        """T + 1."""
+        return self.segment_length + 1
+
+    def step_columns(self) -> tuple[Column, ...]:
+        """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
+        action = Column("action", () if self.action.is_discrete else (self.action.noise_size,), self._action_dtype)
+        return (
+            Column("obs", self.observation.shape, self.observation.dtype),
+            Column("first", (), "bool"),
+            action,
+            Column("reward", (), "float32"),
+            Column("terminated", (), "bool"),
+            Column("truncated", (), "bool"),
+            Column("valid", (), "bool"),
+            Column("log_prob", (), "float32"),
+            Column("version", (), "int64"),
+            *self.records,
+        )
+
+    @property
+    def _action_dtype(self) -> str:
+        return "int64" if self.action.is_discrete else "float32"
+
+    def regions(self) -> dict[str, Region]:
+        """Every region of the arena by name, in the order in which they lie."""
+        return {region.name: region for region in self._lay_out()}
+
+    def nbytes(self) -> int:
+        """Size of the arena."""
+        last = list(self.regions().values())[-1]
+        return last.offset + last.nbytes
+
+    def _lay_out(self) -> Iterator[Region]:
+        offset = 0
+        for name, shape, dtype, nbytes in self._wanted():
+            yield Region(name, offset, nbytes, shape, dtype)
+            offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+    def _wanted(self) -> Iterator[tuple[str, tuple[int, ...], str, int]]:
+        def array(name: str, shape: tuple[int, ...], dtype: str) -> tuple[str, tuple[int, ...], str, int]:
+            return name, shape, dtype, max(1, math.prod(shape)) * np.dtype(dtype).itemsize
+
+        def opaque(name: str, nbytes: int) -> tuple[str, tuple[int, ...], str, int]:
+            return name, (nbytes,), "uint8", nbytes
+
+        rows, lanes, size = self.num_slots * self.rows_per_slot, self.num_lanes, self.state_size
+        yield array("control", (8, ALIGNMENT // 8), "int64")
+        yield array("gauges", (self.num_workers + 3, 16), "float64")
+        for name in ("learner_bell", "policy_bell", "evaluator_bell", *(f"rollout_bell_{i}" for i in range(self.num_workers))):
+            yield opaque(name, Doorbell.nbytes)
+        ring_capacity = 4 * self.num_slots  # hints may be doubled after a death
+        yield opaque("free", Ring.nbytes(ring_capacity))
+        yield opaque("full", Ring.nbytes(ring_capacity))
+        yield opaque("slots", SlotTable.nbytes(self.num_slots))
+        yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
+        yield array("slot_epoch", (self.num_slots,), "int64")
+        yield array("slot_lane", (self.num_slots,), "int64")
+        yield array("slot_memory", (self.num_slots, size), "float32")
+        yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
+        yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")
+        yield array("request_rows", (self.all_groups, self.group_size), "int64")
+        yield array("noise", (self.all_groups, self.group_size, self.action.noise_size), "float32")
+        yield array("lane_memory", (2, lanes, size), "float32")
+        for column in self.step_columns():
+            yield array(column.name, (rows, *column.shape), column.dtype)

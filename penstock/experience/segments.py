@@ -1,0 +1,123 @@
+"""Writing segments: the lanes of a group fill a slot each, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.envs.lanes import Lanes
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.ipc import SlotState
+
+
+class SegmentWriter:
+    """The slots that a group's lanes are writing, and the row at which each lane stands.
+
+    Slots of a group are opened and closed together: when the first lane has written T transitions, the others (which
+    may be behind by a final row) are padded with transitions that are not valid. A lane's observation lies in its
+    row before an action is chosen for it; `record` then writes what came of the action and moves on.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    worker
+        Number of the rollout worker, owner of the slots while they are written.
+    lanes
+        The lanes of this group.
+    first_lane
+        Number of the group's first lane among all lanes of the run.
+    """
+
+    def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int) -> None:
+        self.arena = arena
+        self.worker = worker
+        self.lanes = lanes
+        self.lane_numbers = np.arange(first_lane, first_lane + lanes.num_lanes, dtype=np.int64)
+        self.length = arena.shape.segment_length
+        self.slots = np.empty(0, np.int64)
+        self.base = np.zeros(lanes.num_lanes, np.int64)
+        self.cursor = np.zeros(lanes.num_lanes, np.int64)
+        self.epoch = -1
+        self.is_open = False
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Global row at which each lane stands, int64 ``[N]``."""
+        return self.base + self.cursor
+
+    def open(self) -> bool:
+        """Begin new segments with what the lanes show now; False while there are too few free slots."""
+        while len(self.slots) < self.lanes.num_lanes:
+            hints = self.arena.free.pop_many(self.lanes.num_lanes - len(self.slots))
+            if not len(hints):
+                return False
+            won = self.arena.slots.claim(hints, SlotState.FREE, SlotState.WRITING, self.worker)
+            self.slots = np.concatenate([self.slots, hints[won]])
+        self.base = self.slots * (self.length + 1)
+        self.arena.slot_lane[self.slots] = self.lane_numbers
+        self._begin()
+        return True
+
+    def restart_if_fenced(self) -> None:
+        """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
+        if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.epoch = int(self.arena.control[Control.RUN_EPOCH])
+        self.arena.slot_epoch[self.slots] = self.epoch
+        self.cursor.fill(0)
+        self._write_shown()
+        self.is_open = True
+
+    def record(self) -> None:
+        """Write what the lanes' last step brought, and close the segments when the first lane has reached T."""
+        lanes, columns = self.lanes, self.arena.columns
+        rows = self.base + self.cursor
+        columns["reward"][rows] = lanes.reward
+        columns["terminated"][rows] = lanes.terminated
+        columns["truncated"][rows] = lanes.truncated
+        columns["valid"][rows] = lanes.valid
+        self.cursor += 1
+        ends_in_final = self._record_finals() if lanes.finals.size else lanes.finals
+        if self.cursor.max() >= self.length:
+            self._close(ends_in_final)
+        else:
+            self._write_shown()
+
+    def _record_finals(self) -> np.ndarray:
+        """Give the final observations a row of their own; return the lanes where that is the segment's last row."""
+        finals = self.lanes.finals
+        rows = self.base[finals] + self.cursor[finals]
+        self.lanes.write_finals(self.arena.columns["obs"], rows)
+        self.arena.columns["first"][rows] = False
+        inside = self.cursor[finals] < self.length
+        self._void(rows[inside])
+        self.cursor[finals] += inside
+        return finals[~inside]
+
+    def _write_shown(self) -> None:
+        rows = self.base + self.cursor
+        self.lanes.write_observations(self.arena.columns["obs"], rows)
+        self.arena.columns["first"][rows] = self.lanes.first
+
+    def _close(self, ends_in_final: np.ndarray) -> None:
+        columns = self.arena.columns
+        # A final observation in the last row stays: the new episode's first one belongs to the next segment.
+        last = self.base[ends_in_final] + self.length
+        finals = columns["obs"][last]
+        self._write_shown()
+        columns["obs"][last] = finals
+        columns["first"][last] = False
+        for lane in np.flatnonzero(self.cursor < self.length):
+            self._void(np.arange(self.base[lane] + self.cursor[lane], self.base[lane] + self.length))
+        self.arena.slots.claim(self.slots, SlotState.WRITING, SlotState.FULL, self.worker)
+        self.arena.full.push_many(self.slots)
+        self.arena.learner_bell.ring()
+        self.slots = np.empty(0, np.int64)
+        self.is_open = False
+
+    def _void(self, rows: np.ndarray) -> None:
+        columns = self.arena.columns
+        for name in ("reward", "terminated", "truncated", "valid", "version", "log_prob", "action"):
+            columns[name][rows] = 0

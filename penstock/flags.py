@@ -1,0 +1,185 @@
+"""Command-line flags made from a config dataclass: one definition serves Python, the command line and config.json."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from penstock.config import Config, ConfigError, load_preset, make_config
+
+C = TypeVar("C", bound=Config)
+F = TypeVar("F")
+
+_NO_ENV = "none given"
+_PRESET = "preset"
+_PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or a .toml file of your own. Flags win over it.'
+
+
+def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
+    """Make a config from command-line flags: every field is one, its docstring is the help.
+
+    Parameters
+    ----------
+    config_class
+        The config dataclass of an algorithm.
+    args
+        The flags. ``--preset NAME`` among them gives other defaults.
+    prog
+        What to call the command in its help.
+
+    Raises
+    ------
+    ConfigError
+        A value is not legal; the message is the one that Python users see.
+    SystemExit
+        The flags cannot be read (code 2; the closest flag was shown) or ask for help (code 0).
+    """
+    preset = _preset_in(args)
+    defaults = make_config(config_class, {"env": _NO_ENV, **(load_preset(preset, config_class) if preset else {})})
+    flags: list[tuple[str, Any, Any]] = [
+        (_PRESET, Annotated[str | None, tyro.conf.arg(help=_PRESET_HELP)], dataclasses.field(default=preset))
+    ]
+    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
+    for field in dataclasses.fields(config_class):
+        flag_type = _flag_type(hints[field.name])
+        document = tyro.conf.arg(help=documents.get(field.name, ""))
+        value = getattr(defaults, field.name)
+        default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
+        flags.append((field.name, Annotated[flag_type, document], default))
+    flags_class = dataclasses.make_dataclass(config_class.__name__, flags, kw_only=True)
+    description = inspect.cleandoc(config_class.__doc__ or "")
+    values = dict(vars(tyro.cli(flags_class, prog=prog, description=description, args=list(args))))
+    del values[_PRESET]
+    return make_config(config_class, values)
+
+
+_Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeFlags:
+    """Go on with a run from its last checkpoint."""
+
+    run: tyro.conf.Positional[_Run]
+    """Directory of the run."""
+    total_steps: int | None = None
+    """A new budget in steps; None: as before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalFlags:
+    """Play episodes with a trained policy and score it."""
+
+    run: tyro.conf.Positional[_Run]
+    """Directory of a run, or of one checkpoint."""
+    episodes: int = 100
+    """Episodes to play."""
+    checkpoint: str = "best"
+    """Which of the run's: "best", "latest", or the steps of one."""
+    deterministic: bool = True
+    """Play the likeliest action instead of sampling."""
+    video: Path | None = None
+    """Record the first episode to this file, e.g. episode.mp4."""
+    seed: int = 0
+    """Seeds the environments and the sampling."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DoctorFlags:
+    """Check this machine: what runs, what is missing, what to do about it."""
+
+
+def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
+    """Read the flags of a command that trains nothing; raises `SystemExit` as `parse_config` does."""
+    return tyro.cli(flags_class, args=list(args), prog=prog)
+
+
+def field_documents(config_class: type[Config]) -> dict[str, str]:
+    """Docstring under each field of a config class and its bases, by field name; the nearest class wins."""
+    documents: dict[str, str] = {}
+    for owner in reversed(config_class.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+        except (OSError, TypeError):  # a class without a source file: flags without help
+            continue
+        (definition,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+        for statement, after in zip(definition.body, definition.body[1:], strict=False):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                match after:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        documents[statement.target.id] = inspect.cleandoc(text)
+    return documents
+
+
+def _always(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _preset_in(args: Sequence[str]) -> str | None:
+    """The preset has to be known before the flags can be read, because it gives their defaults."""
+    preset = None
+    for arg, after in zip(args, [*args[1:], ""], strict=False):
+        if arg == f"--{_PRESET}":
+            preset = after
+        elif arg.startswith(f"--{_PRESET}="):
+            preset = arg.partition("=")[2]
+    return preset or None
+
+
+def _flag_type(hint: Any) -> Any:
+    """What tyro shall read for a field: what only Python can say, a callable, is left out."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) is not _CALLABLE]
+        return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
+    if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
+        # the config checks the value itself, and shows the closest one
+        return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
+    if typing.get_origin(hint) is dict:
+        return Annotated[dict, _SETTINGS]
+    return hint
+
+
+def _words(metavar: str) -> PrimitiveConstructorSpec[str]:
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda args: args[0],
+        is_instance=lambda value: isinstance(value, str),
+        str_from_instance=lambda value: [value],
+    )
+
+
+def _read_settings(args: list[str]) -> dict[str, Any]:
+    settings = {}
+    for arg in args:
+        name, equals, text = arg.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"{arg!r} is not KEY=VALUE, e.g. render_mode=rgb_array or sutton_barto_reward=true")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+_CALLABLE = typing.get_origin(Callable[..., Any])
+_SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
+    nargs="*",
+    metavar="[KEY=VALUE ...]",
+    instance_from_str=_read_settings,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda value: [f"{name}={json.dumps(item)}" for name, item in value.items()],
+)

@@ -1,0 +1,34 @@
+"""Shared memory and signals between the processes of a run: the Python face of the native core."""
+
+from penstock._native import (
+    Arena,
+    Doorbell,
+    Ring,
+    RingClosed,
+    SlotTable,
+    WeightsBlock,
+    all_finite,
+    gather,
+    scatter,
+    set_parent_death_signal,
+    set_process_name,
+)
+from penstock.ipc.memory import available_memory, require_memory
+from penstock.ipc.slot_state import SlotState
+
+__all__ = [
+    "Arena",
+    "Doorbell",
+    "Ring",
+    "RingClosed",
+    "SlotState",
+    "SlotTable",
+    "WeightsBlock",
+    "all_finite",
+    "available_memory",
+    "gather",
+    "require_memory",
+    "scatter",
+    "set_parent_death_signal",
+    "set_process_name",
+]

@@ -1,0 +1,23 @@
+"""Networks: encoders, memory cores, action distributions, and the actor-critic made of them."""
+
+from penstock.nn.distributions import Categorical, DiagonalGaussian, Distribution, distribution_class
+from penstock.nn.encoders import build_encoder
+from penstock.nn.memory import MemoryCore
+from penstock.nn.model import ActorCritic, NetworkConfig
+from penstock.nn.normalization import RunningMoments
+from penstock.nn.weights import WeightsLayout, WeightsMismatchError, flatten_
+
+__all__ = [
+    "ActorCritic",
+    "Categorical",
+    "DiagonalGaussian",
+    "Distribution",
+    "MemoryCore",
+    "NetworkConfig",
+    "RunningMoments",
+    "WeightsLayout",
+    "WeightsMismatchError",
+    "build_encoder",
+    "distribution_class",
+    "flatten_",
+]

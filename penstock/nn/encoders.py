@@ -1,0 +1,204 @@
+"""Encoders: networks that turn observations into feature vectors, by name or the user's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
+from penstock.nn.observations import encoder_input_shape
+
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ObservationSpec
+
+EncoderBuilder = Callable[["ObservationSpec"], nn.Module]
+"""A user's own encoder: a ``nn.Module`` class, or any callable, that takes the observation spec."""
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+
+NATURE_CNN_MINIMUM = 36
+"""Smallest height and width that survive the three convolutions of :class:`NatureCNN`."""
+
+
+class MLP(nn.Sequential):
+    """Fully connected layers, each followed by the activation; images and matrices are flattened first."""
+
+    def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
+        shape = encoder_input_shape(observation)
+        layers: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
+        sizes = (math.prod(shape), *hidden_sizes)
+        for input_size, output_size in pairwise(sizes):
+            layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
+        super().__init__(*layers)
+        self.output_size: int = sizes[-1]
+
+
+class NatureCNN(nn.Sequential):
+    """Three convolutions and 512 units, after Mnih et al. 2015 (doi:10.1038/nature14236)."""
+
+    def __init__(self, observation: ObservationSpec) -> None:
+        layout = ImageLayout(observation.shape)
+        if min(layout.height, layout.width) < NATURE_CNN_MINIMUM:
+            raise ValueError(
+                f"encoder='nature_cnn' needs images of at least {NATURE_CNN_MINIMUM}x{NATURE_CNN_MINIMUM}, found "
+                f"{layout.height}x{layout.width} (observation shape {observation.shape}): "
+                "use encoder='impala_resnet', encoder='mlp' or your own"
+            )
+        height, width = (((n - 8) // 4 - 3) // 2 - 1 for n in (layout.height, layout.width))
+        super().__init__(
+            layout,
+            *(orthogonal(nn.Conv2d(layout.channels, 32, 8, stride=4)), nn.ReLU()),
+            *(orthogonal(nn.Conv2d(32, 64, 4, stride=2)), nn.ReLU()),
+            *(orthogonal(nn.Conv2d(64, 64, 3)), nn.ReLU()),
+            nn.Flatten(),
+            *(orthogonal(nn.Linear(64 * height * width, 512)), nn.ReLU()),
+        )
+        self.output_size: int = 512
+
+
+class ImpalaResNet(nn.Sequential):
+    """The deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
+
+    def __init__(self, observation: ObservationSpec) -> None:
+        layout = ImageLayout(observation.shape)
+        layers: list[nn.Module] = [layout]
+        channels, height, width = layout.channels, layout.height, layout.width
+        for depth in (16, 32, 32):
+            layers += [orthogonal(nn.Conv2d(channels, depth, 3, padding=1)), nn.MaxPool2d(3, stride=2, padding=1)]
+            layers += [_Residual(depth), _Residual(depth)]
+            channels, height, width = depth, (height + 1) // 2, (width + 1) // 2
+        layers += [nn.ReLU(), nn.Flatten(), orthogonal(nn.Linear(channels * height * width, 256)), nn.ReLU()]
+        super().__init__(*layers)
+        self.output_size: int = 256
+
+
+class _Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1)),
+            nn.ReLU(),
+            # Six branches are summed one after the other: the smaller gain keeps the sum at the input's scale.
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), gain=HIDDEN_GAIN / math.sqrt(6)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.branch(x)
+
+
+class ImageLayout(nn.Module):
+    """Knows which axis of an image holds its channels, and brings any image to ``[N, C, H, W]``.
+
+    Channels are the first or the last of three axes, whichever is smaller: ``(4, 84, 84)`` has them first,
+    ``(210, 160, 3)`` last. The result is channels-last in memory, which convolutions on CPUs like best.
+
+    Raises
+    ------
+    ValueError
+        When the shape has not three axes, or its first and last axes are equally long.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[0] == shape[-1]:
+            problem = "three axes are needed" if len(shape) != 3 else "its first and last axes are equally long"
+            raise ValueError(
+                f"cannot tell which axis of observation shape {shape} holds the channels: {problem}; legal are "
+                "(channels, height, width) and (height, width, channels) with fewer channels than pixels along a "
+                "side; use encoder='mlp' or your own"
+            )
+        self.channels_last = shape[-1] < shape[0]
+        self.channels, self.height, self.width = (shape[2], *shape[:2]) if self.channels_last else shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.channels_last:
+            x = x.permute(0, 3, 1, 2)
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
+    "nature_cnn": NatureCNN,
+    "impala_resnet": ImpalaResNet,
+}
+
+ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
+
+
+def build_encoder(
+    encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
+) -> tuple[nn.Module, int]:
+    """Build an encoder of float32 ``[N, *encoder_input_shape(observation)]`` into features ``[N, F]``.
+
+    Parameters
+    ----------
+    encoder : str or callable
+        One of ``ENCODER_NAMES``; ``"auto"`` is ``nature_cnn`` for images, ``impala_resnet`` for those too small for
+        it, and ``mlp`` for all else. Or the user's own: a ``nn.Module`` class, or any callable, that takes the
+        observation spec. Its ``F`` is its attribute ``output_size``, or is found by a dry run.
+    observation : ObservationSpec
+        What is encoded.
+    hidden_sizes, activation
+        Widths and activation of an ``mlp``; the others have their own.
+
+    Returns
+    -------
+    encoder : nn.Module
+        The network.
+    output_size : int
+        ``F``.
+
+    Raises
+    ------
+    ValueError
+        When the encoder cannot take such observations.
+    TypeError
+        When the user's own encoder is not one.
+    """
+    if callable(encoder):
+        return _build_own(encoder, observation)
+    name = _fitting_encoder(observation) if encoder == "auto" else encoder
+    if name == "mlp":
+        mlp = MLP(observation, hidden_sizes, activation)
+        return mlp, mlp.output_size
+    network = IMAGE_ENCODERS[name](observation)
+    return network, network.output_size
+
+
+def _fitting_encoder(observation: ObservationSpec) -> str:
+    if not observation.is_image:
+        return "mlp"
+    layout = ImageLayout(observation.shape)
+    return "nature_cnn" if min(layout.height, layout.width) >= NATURE_CNN_MINIMUM else "impala_resnet"
+
+
+def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[nn.Module, int]:
+    if isinstance(builder, nn.Module):
+        raise TypeError(
+            f"encoder is an instance of {type(builder).__name__}: give the class, or a function of the observation "
+            "spec that builds it, because every process builds networks of its own"
+        )
+    name = getattr(builder, "__qualname__", repr(builder))
+    module = builder(observation)
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"encoder {name} returned {type(module).__name__}; it must return a torch.nn.Module")
+    output_size = getattr(module, "output_size", None)
+    if output_size is not None:
+        return module, int(output_size)
+    rows = torch.zeros(2, *encoder_input_shape(observation))
+    was_training = module.training
+    with torch.no_grad():
+        features = module.eval()(rows)
+    module.train(was_training)
+    if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[0] != 2:
+        found = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+        raise TypeError(
+            f"encoder {name} turned a batch of shape {tuple(rows.shape)} into {found}; it must return one feature "
+            "vector for each row, a tensor of shape (2, F)"
+        )
+    return module, features.shape[1]

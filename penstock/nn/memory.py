@@ -1,0 +1,89 @@
+"""Memory cores: recurrent layers whose whole state is one flat tensor, reset where an episode begins."""
+
+import torch
+from torch import Tensor, nn
+
+
+class MemoryCore(nn.Module):
+    """A recurrent layer over time-major batches.
+
+    Its state is one tensor ``[B, S]``, so that it fits a column: the hidden state of a GRU, hidden and cell state
+    side by side for an LSTM. Zeros are the state at the start of an episode.
+
+    Parameters
+    ----------
+    kind : {"gru", "lstm"}
+        Which recurrence.
+    input_size : int
+        Width ``F`` of a row of input.
+    size : int
+        Width ``H`` of a row of output.
+
+    Attributes
+    ----------
+    state_size : int
+        Width ``S`` of the state: ``H`` (GRU) or ``2 H`` (LSTM).
+    """
+
+    def __init__(self, kind: str, input_size: int, size: int) -> None:
+        super().__init__()
+        cells: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
+        self.cell = cells[kind](input_size, size)
+        self.size = size
+        self.state_size = 2 * size if kind == "lstm" else size
+        for name, parameter in self.cell.named_parameters():
+            nn.init.orthogonal_(parameter) if name.startswith("weight") else nn.init.zeros_(parameter)
+
+    def step(self, x: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance every lane by one row.
+
+        Parameters
+        ----------
+        x : Tensor
+            Input, float32 ``[B, F]``.
+        first : Tensor
+            Rows that begin an episode, bool ``[B]``: their state is forgotten *before* the row.
+        state : Tensor
+            State before the row, float32 ``[B, S]``.
+
+        Returns
+        -------
+        y : Tensor
+            Output, float32 ``[B, H]``.
+        state : Tensor
+            State after the row, float32 ``[B, S]``.
+        """
+        state = state.masked_fill(first.unsqueeze(-1), 0.0)
+        if isinstance(self.cell, nn.LSTMCell):
+            hidden, cell = self.cell(x, state.split(self.size, -1))
+            return hidden, torch.cat((hidden, cell), -1)
+        hidden = self.cell(x, state)
+        return hidden, hidden
+
+    def unroll(self, x: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance every lane by ``T`` rows: :meth:`step` for each, with gradient through time.
+
+        A loop of cells rather than one fused call: lanes begin episodes at different rows, and acting and
+        learning go through the same arithmetic.
+
+        Parameters
+        ----------
+        x : Tensor
+            Input, float32 ``[T, B, F]``.
+        first : Tensor
+            Rows that begin an episode, bool ``[T, B]``.
+        state : Tensor
+            State before row 0, float32 ``[B, S]``.
+
+        Returns
+        -------
+        y : Tensor
+            Output, float32 ``[T, B, H]``.
+        state : Tensor
+            State after the last row, float32 ``[B, S]``.
+        """
+        outputs = []
+        for x_row, first_row in zip(x.unbind(), first.unbind(), strict=True):
+            y, state = self.step(x_row, first_row, state)
+            outputs.append(y)
+        return torch.stack(outputs), state

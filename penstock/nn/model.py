@@ -1,0 +1,236 @@
+"""The actor-critic network: observations in, action distributions and values out."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from penstock.nn.distributions import Categorical, DiagonalGaussian, Distribution
+from penstock.nn.encoders import ACTIVATIONS, ENCODER_NAMES, MLP, EncoderBuilder, build_encoder
+from penstock.nn.initialization import POLICY_GAIN, VALUE_GAIN, orthogonal
+from penstock.nn.memory import MemoryCore
+from penstock.nn.normalization import RunningMoments
+from penstock.nn.observations import ObservationInput
+
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+LOG_STD_RANGE = (-20.0, 2.0)
+MEMORIES = ("none", "gru", "lstm")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What an :class:`ActorCritic` is made of.
+
+    Attributes
+    ----------
+    encoder
+        A name ("auto": by observation; "mlp", "nature_cnn", "impala_resnet"), or the user's own: a ``nn.Module``
+        class or callable that takes the observation spec (see :func:`penstock.nn.build_encoder`).
+    hidden_sizes, activation
+        Widths and activation ("tanh", "relu", "elu", "silu") of the mlp encoder.
+    memory, memory_size
+        Memory core behind the encoder ("none", "gru", "lstm") and its width.
+    shared_encoder
+        One encoder for policy and value, or one each. ``None``: one each where they are mlp without memory, else
+        shared. With memory it cannot be ``False``.
+    normalize_observations
+        Running normalisation of observations that are floating point; others are never normalised.
+    normalize_returns
+        The value head predicts returns less their running mean, in units of their running deviation.
+    initial_log_std
+        Where the logarithm of the standard deviation of continuous actions starts.
+
+    Raises
+    ------
+    ValueError
+        A field is outside what is legal; the message names it.
+    """
+
+    encoder: str | EncoderBuilder = "auto"
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    memory: str = "none"
+    memory_size: int = 128
+    shared_encoder: bool | None = None
+    normalize_observations: bool = False
+    normalize_returns: bool = False
+    initial_log_std: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.encoder):
+            _require_known("encoder", self.encoder, ENCODER_NAMES, ", or a nn.Module class or callable")
+        _require_known("activation", self.activation, tuple(ACTIVATIONS))
+        _require_known("memory", self.memory, MEMORIES)
+        if any(size < 1 for size in self.hidden_sizes):
+            raise ValueError(f"hidden_sizes={self.hidden_sizes} is not legal: every width must be 1 or more")
+        if self.memory_size < 1:
+            raise ValueError(f"memory_size={self.memory_size} is not legal: it must be 1 or more")
+        if self.memory != "none" and self.shared_encoder is False:
+            raise ValueError(
+                f"shared_encoder=False cannot be combined with memory={self.memory!r}: policy and value share the "
+                "memory core; use shared_encoder=None, or memory='none'"
+            )
+        low, high = LOG_STD_RANGE
+        if not low <= self.initial_log_std <= high:
+            raise ValueError(f"initial_log_std={self.initial_log_std} is not legal: it must lie in [{low}, {high}]")
+
+
+class ActorCritic(nn.Module):
+    """Policy and value function over one encoder or two, with an optional memory core behind a shared one.
+
+    Encoders may run under ``torch.autocast``; memory, heads and distributions compute in float32 regardless.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What the network sees.
+    action : ActionSpec
+        What it chooses: a :class:`Categorical` over discrete actions, else a :class:`DiagonalGaussian` with a
+        standard deviation that does not depend on the observation.
+    config : NetworkConfig
+        What it is made of.
+
+    Attributes
+    ----------
+    state_size : int
+        Width ``S`` of a lane's memory state; 0 without memory.
+    """
+
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
+        super().__init__()
+        self.observation_ndim = len(observation.shape)
+        self.input = ObservationInput(observation, config.normalize_observations)
+
+        def encoder() -> tuple[nn.Module, int]:
+            return build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
+
+        self.encoder, num_features = encoder()
+        shared = config.shared_encoder
+        if shared is None:
+            shared = config.memory != "none" or not isinstance(self.encoder, MLP)
+        self.value_encoder = None if shared else encoder()[0]
+
+        self.memory = None if config.memory == "none" else MemoryCore(config.memory, num_features, config.memory_size)
+        self.state_size = 0 if self.memory is None else self.memory.state_size
+        num_features = num_features if self.memory is None else self.memory.size
+
+        num_outputs = action.noise_size if action.num_actions is None else action.num_actions
+        self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
+        self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
+        log_std = None if action.is_discrete else nn.Parameter(torch.full((num_outputs,), config.initial_log_std))
+        self.log_std: nn.Parameter | None = log_std
+        self.return_moments = RunningMoments(()) if config.normalize_returns else None
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""
+        return torch.zeros(batch, self.state_size, device=self.value_head.weight.device)
+
+    def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
+        """Choose how to act on one row of every lane; the value tower does not run.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[B, *shape]``.
+        first : Tensor
+            Which of them begin an episode (their memory is forgotten before), bool ``[B]``.
+        state : Tensor
+            Memory before the row, float32 ``[B, S]``.
+
+        Returns
+        -------
+        distribution : Categorical or DiagonalGaussian
+            Over ``[B]`` actions.
+        state : Tensor
+            Memory after the row, float32 ``[B, S]``.
+        """
+        features = self.encoder(self.input(observation))
+        with _without_autocast(features.device):
+            features = features.float()
+            if self.memory is not None:
+                features, state = self.memory.step(features, first, state)
+            return self._distribution(features), state
+
+    def evaluate(
+        self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None
+    ) -> tuple[Distribution, Tensor]:
+        """Distributions and values of many rows, with gradient.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column. With memory time-major, ``[T, B, *shape]``; without, any
+            leading dimensions will do, a flat minibatch ``[M, *shape]`` too.
+        first : Tensor, optional
+            Which rows begin an episode, bool ``[T, B]``; needed with memory.
+        state : Tensor, optional
+            Memory before row 0, float32 ``[B, S]``; needed with memory.
+
+        Returns
+        -------
+        distribution : Categorical or DiagonalGaussian
+            Over the leading dimensions of ``observation``.
+        value : Tensor
+            Values in the space of the head (see :meth:`denormalize_value`), float32, one for each row.
+        """
+        leading = observation.shape[: observation.ndim - self.observation_ndim]
+        x = self.input(observation.flatten(0, len(leading) - 1))
+        features = self.encoder(x)
+        value_features = features if self.value_encoder is None else self.value_encoder(x)
+        with _without_autocast(features.device):
+            features = features.float().unflatten(0, leading)
+            if self.memory is not None:
+                if len(leading) != 2 or first is None or state is None:
+                    raise ValueError(
+                        f"a network with memory evaluates time-major observations [T, B, ...] with first [T, B] and "
+                        f"state [B, {self.state_size}]; found leading dimensions {tuple(leading)}, "
+                        f"first {'missing' if first is None else tuple(first.shape)}, "
+                        f"state {'missing' if state is None else tuple(state.shape)}"
+                    )
+                features, _ = self.memory.unroll(features, first, state)
+            value_features = features if self.value_encoder is None else value_features.float().unflatten(0, leading)
+            return self._distribution(features), self.value_head(value_features).squeeze(-1)
+
+    def _distribution(self, features: Tensor) -> Distribution:
+        outputs = self.policy_head(features)
+        if self.log_std is None:
+            return Categorical(outputs)
+        return DiagonalGaussian(outputs, self.log_std.clamp(*LOG_STD_RANGE))
+
+    def denormalize_value(self, value: Tensor) -> Tensor:
+        """Turn values of the head into returns; the same values where returns are not normalised."""
+        return value if self.return_moments is None else self.return_moments.denormalize(value)
+
+    def normalize_return(self, target: Tensor) -> Tensor:
+        """Turn returns into targets for the head; the same returns where they are not normalised."""
+        return target if self.return_moments is None else self.return_moments.normalize(target)
+
+    def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
+        """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
+        if self.input.moments is not None:
+            self.input.moments.update(observation, mask)
+
+    def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
+        """Take returns ``[...]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
+        if self.return_moments is not None:
+            self.return_moments.update(target, mask)
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Context in which layers compute in the precision of their inputs."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def _require_known(field: str, found: object, legal: tuple[str, ...], besides: str = "") -> None:
+    if found in legal:
+        return
+    near = difflib.get_close_matches(str(found), legal, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{field}={found!r} is not legal: it must be one of {', '.join(map(repr, legal))}{besides}{hint}")

@@ -1,0 +1,75 @@
+"""Running mean and variance of what streams by, kept with the weights so that every process normalises alike."""
+
+import torch
+from torch import Tensor, nn
+
+VARIANCE_FLOOR = 1e-8
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance, element by element, of all rows seen so far.
+
+    The moments are buffers: they travel with the weights, and only the learner updates them. Before the first
+    update they are 0 and 1.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one row; ``()`` for scalars.
+
+    Attributes
+    ----------
+    mean, var : Tensor
+        Mean and population variance, float32 ``[*shape]``.
+    std : Tensor
+        Root of the variance (never below 1e-4), float32 ``[*shape]``: normalising happens for every action,
+        so it is kept instead of computed.
+    count : Tensor
+        Number of rows seen, float64 ``[]`` (in float32 it would stand still at 16.8 million).
+    """
+
+    mean: Tensor
+    var: Tensor
+    std: Tensor
+    count: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("var", torch.ones(shape))
+        self.register_buffer("std", torch.ones(shape))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Take rows into the moments, in place.
+
+        Merges the batch's moments with the running ones (Chan, Golub and LeVeque 1983, doi:10.1080/00031305.1983.10483115).
+
+        Parameters
+        ----------
+        x : Tensor
+            Rows, ``[..., *shape]``, any real dtype.
+        mask : Tensor, optional
+            Which rows count, bool ``[...]``; all of them when left out. Without any, nothing changes.
+        """
+        rows = (x if mask is None else x[mask]).reshape(-1, *self.mean.shape)
+        added = rows.shape[0]
+        if added == 0:
+            return
+        var, mean = torch.var_mean(rows.float(), 0, correction=0)
+        total = self.count + added
+        shift = mean - self.mean
+        spread = self.var * self.count + var * added + shift.square() * (self.count * added / total)
+        self.mean.add_(shift * (added / total))
+        self.var.copy_(spread / total)
+        self.std.copy_(self.var.clamp(min=VARIANCE_FLOOR).sqrt_())
+        self.count.copy_(total)
+
+    def normalize(self, x: Tensor, clip: float = 10.0) -> Tensor:
+        """Return ``(x - mean) / std``, kept within ``[-clip, clip]``; float32, the shape of ``x``."""
+        return ((x - self.mean) / self.std).clamp(-clip, clip)
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """Return ``x * std + mean``: the inverse of :meth:`normalize` where it did not clip."""
+        return x * self.std + self.mean

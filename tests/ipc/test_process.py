@@ -1,0 +1,59 @@
+"""What a process tells the kernel: when to die, and its name."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from penstock.ipc import Arena, Doorbell, set_parent_death_signal, set_process_name
+from tests.ipc.sharing import Sent, Start, finished
+
+
+def _have_a_child_and_wait(sent: Sent, alive: int) -> None:
+    """Run in the middle process: its child holds ``alive`` open until a signal ends it."""
+    middle = os.getpid()
+    if os.fork() == 0:
+        set_parent_death_signal(signal.SIGKILL, middle)
+        Doorbell.attach(sent.arena, 0).ring()
+    else:
+        os.close(alive)
+    while True:
+        signal.pause()
+
+
+@pytest.mark.timeout(60)
+def test_a_child_dies_with_its_parent(fork: Start, arena: Arena) -> None:
+    bell = Doorbell.create(arena, 0)
+    reading, alive = os.pipe()
+    parent = fork(_have_a_child_and_wait, Sent(arena), alive)
+    os.close(alive)
+    assert bell.wait(0, timeout=None) == 1
+    parent.kill()
+    parent.join()
+    # The end of the pipe is reached once nobody can write to it any more: the grandchild is gone.
+    with open(reading, "rb") as pipe:
+        assert pipe.read() == b""
+
+
+def test_a_parent_gone_before_the_request_is_noticed() -> None:
+    with pytest.raises(ProcessLookupError, match="process 1234567890, is gone already"):
+        set_parent_death_signal(0, 1234567890)
+
+
+def test_a_signal_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(OSError, match="PR_SET_PDEATHSIG with signal 12345"):
+        set_parent_death_signal(12345, os.getppid())
+
+
+def _take_names() -> None:
+    comm = Path("/proc/self/comm")
+    set_process_name("penstock-r-0")
+    assert comm.read_text() == "penstock-r-0\n"
+    set_process_name("penstock-rollout-0")
+    assert comm.read_text() == "penstock-rollou\n"
+
+
+@pytest.mark.timeout(60)
+def test_a_process_is_shown_under_the_name_it_takes(fork: Start) -> None:
+    assert finished(fork(_take_names))

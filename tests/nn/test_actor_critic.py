@@ -1,0 +1,269 @@
+"""The actor-critic network: acting and evaluating agree, and each part runs only where it should."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig
+
+T, B = 6, 4
+
+VECTOR = ObservationSpec((4,), "float32")
+SCALAR = ObservationSpec((), "float32")
+DISCRETE = ObservationSpec((), "int64", num_values=6)
+IMAGE = ObservationSpec((36, 36, 3), "uint8")
+CHOICE = ActionSpec((), "int64", num_actions=3)
+TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
+
+
+def observations(spec, *leading, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    if spec.num_values is not None:
+        return torch.randint(spec.num_values, leading, generator=generator)
+    if spec.dtype == "uint8":
+        return torch.randint(256, (*leading, *spec.shape), generator=generator, dtype=torch.uint8)
+    return torch.randn(*leading, *spec.shape, generator=generator)
+
+
+def model(observation=VECTOR, action=CHOICE, **config):
+    torch.manual_seed(0)
+    network = ActorCritic(observation, action, NetworkConfig(**config))
+    with torch.no_grad():
+        network.policy_head.weight.mul_(100.0)  # away from the nearly uniform start, so that differences show
+    return network
+
+
+def random_first(*shape):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(5)) < 0.3
+
+
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+@pytest.mark.parametrize("action", [CHOICE, TORQUE], ids=["discrete", "continuous"])
+@pytest.mark.parametrize(
+    "observation", [VECTOR, SCALAR, DISCRETE, IMAGE], ids=["vector", "scalar", "discrete", "image"]
+)
+def test_evaluating_a_segment_gives_the_distributions_that_acted(observation, action, memory):
+    network = model(observation, action, memory=memory, memory_size=8)
+    x, first = observations(observation, T, B), random_first(T, B)
+    start = torch.randn(B, network.state_size)
+    distribution, value = network.evaluate(x, first, start)
+    assert value.shape == (T, B)
+    state = start
+    for t in range(T):
+        acting, state = network.act(x[t], first[t], state)
+        torch.testing.assert_close(acting.flat, distribution[t].flat, rtol=1e-4, atol=1e-5)
+    assert state.shape == (B, network.state_size)
+
+
+@pytest.mark.parametrize("observation", [VECTOR, DISCRETE, IMAGE], ids=["vector", "discrete", "image"])
+def test_without_memory_a_flat_minibatch_is_evaluated_like_the_segment_it_came_from(observation):
+    network = model(observation)
+    x = observations(observation, T, B)
+    distribution, value = network.evaluate(x)
+    flat_distribution, flat_value = network.evaluate(x.flatten(0, 1))
+    assert flat_value.shape == (T * B,)
+    torch.testing.assert_close(flat_value, value.flatten())
+    torch.testing.assert_close(flat_distribution.flat, distribution.flat.flatten(0, 1))
+
+
+def test_actions_are_chosen_by_the_distribution_that_fits_them():
+    state, first = torch.zeros(B, 0), torch.zeros(B, dtype=torch.bool)
+    discrete, _ = model(VECTOR, CHOICE).act(observations(VECTOR, B), first, state)
+    assert isinstance(discrete, Categorical)
+    assert discrete.flat.shape == (B, 3)
+    continuous, _ = model(VECTOR, TORQUE, initial_log_std=-0.5).act(observations(VECTOR, B), first, state)
+    assert isinstance(continuous, DiagonalGaussian)
+    assert continuous.mean.shape == (B, 2)
+    assert (continuous.log_std == -0.5).all()
+
+
+def test_an_untrained_policy_is_nearly_uniform():
+    torch.manual_seed(0)
+    network = ActorCritic(VECTOR, CHOICE, NetworkConfig())
+    distribution, _ = network.evaluate(observations(VECTOR, 100))
+    assert (distribution.log_probs.exp() - 1 / 3).abs().max() < 0.02
+
+
+def runs(module):
+    """List that grows with every call of ``module``."""
+    calls = []
+    module.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_acting_does_not_run_the_value_tower():
+    network = model()
+    assert network.value_encoder is not None
+    value_encoder, value_head = runs(network.value_encoder), runs(network.value_head)
+    network.act(observations(VECTOR, B), torch.zeros(B, dtype=torch.bool), network.initial_state(B))
+    assert not value_encoder
+    assert not value_head
+    network.evaluate(observations(VECTOR, B))
+    assert value_encoder
+    assert value_head
+
+
+@pytest.mark.parametrize(
+    ("observation", "config", "shared"),
+    [
+        (VECTOR, {}, False),
+        (VECTOR, {"shared_encoder": True}, True),
+        (VECTOR, {"memory": "gru"}, True),
+        (VECTOR, {"encoder": lambda spec: nn.Linear(4, 8)}, True),
+        (VECTOR, {"encoder": lambda spec: nn.Linear(4, 8), "shared_encoder": False}, False),
+        (IMAGE, {}, True),
+        (IMAGE, {"shared_encoder": False}, False),
+    ],
+)
+def test_policy_and_value_share_an_encoder_unless_it_is_a_plain_mlp(observation, config, shared):
+    assert (model(observation, **config).value_encoder is None) == shared
+
+
+def test_separate_towers_get_separate_gradients():
+    network = model()
+    distribution, _ = network.evaluate(observations(VECTOR, B))
+    distribution.log_probs[:, 0].sum().backward()
+    assert all(parameter.grad is not None for parameter in network.encoder.parameters())
+    assert all(parameter.grad is None for parameter in network.value_encoder.parameters())
+
+
+def test_memory_needs_time_major_rows_and_says_so():
+    network = model(memory="gru", memory_size=8)
+    x = observations(VECTOR, T, B)
+    with pytest.raises(ValueError, match=r"time-major.*\[B, 8\].*first missing"):
+        network.evaluate(x)
+    with pytest.raises(ValueError, match=r"time-major.*leading dimensions \(24,\)"):
+        network.evaluate(x.flatten(0, 1), random_first(T * B), network.initial_state(T * B))
+
+
+def test_the_initial_state_is_zeros_of_the_width_of_the_memory():
+    assert model().initial_state(B).shape == (B, 0)
+    state = model(memory="lstm", memory_size=8).initial_state(B)
+    assert state.shape == (B, 16)
+    assert (state == 0).all()
+
+
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+@pytest.mark.parametrize("observation", [VECTOR, IMAGE], ids=["vector", "image"])
+def test_under_autocast_encoders_are_bfloat16_and_results_float32(observation, memory):
+    network = model(observation, memory=memory, memory_size=8)
+    x, first, state = observations(observation, T, B), random_first(T, B), network.initial_state(B)
+    encoded = []
+    network.encoder.register_forward_hook(lambda _module, _inputs, output: encoded.append(output.dtype))
+    exact, exact_value = network.evaluate(x, first, state)
+    with torch.autocast("cpu", torch.bfloat16):
+        distribution, value = network.evaluate(x, first, state)
+        acting, new_state = network.act(x[0], first[0], state)
+    assert encoded == [torch.float32, torch.bfloat16, torch.bfloat16]
+    assert {distribution.flat.dtype, value.dtype, acting.flat.dtype, new_state.dtype} == {torch.float32}
+    torch.testing.assert_close(distribution.flat, exact.flat, rtol=0.1, atol=0.1)
+    torch.testing.assert_close(value, exact_value, rtol=0.1, atol=0.1)
+    (distribution.entropy().sum() + value.sum()).backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in network.parameters())
+
+
+def test_the_deviation_of_continuous_actions_stays_within_bounds():
+    network = model(VECTOR, TORQUE)
+    x = observations(VECTOR, B)
+    for raw, bounded in ((50.0, 2.0), (-50.0, -20.0), (0.5, 0.5)):
+        nn.init.constant_(network.log_std, raw)
+        assert (network.evaluate(x)[0].log_std == bounded).all()
+
+
+# --- normalisation ---------------------------------------------------------------------------------------------------
+
+
+def test_observation_statistics_shift_and_scale_what_the_network_sees():
+    network, plain = model(normalize_observations=True), model()
+    plain.load_state_dict(network.state_dict(), strict=False)
+    x = 3.0 + 2.0 * observations(VECTOR, 1000)
+    network.update_observation_statistics(x)
+    expected = ((x - x.mean(0)) / x.std(0, correction=0)).clamp(-10, 10)
+    torch.testing.assert_close(network.evaluate(x)[1], plain.evaluate(expected)[1], rtol=1e-3, atol=1e-4)
+
+
+def test_masked_observations_do_not_count():
+    network = model(normalize_observations=True)
+    x = observations(VECTOR, T, B)
+    mask = torch.ones(T, B, dtype=torch.bool)
+    mask[2] = False
+    x[2] = 1e9
+    network.update_observation_statistics(x, mask)
+    assert network.input.moments.count.item() == (T - 1) * B
+    assert network.input.moments.mean.abs().max() < 10
+
+
+@pytest.mark.parametrize("observation", [DISCRETE, IMAGE], ids=["discrete", "image"])
+def test_statistics_of_observations_that_are_not_floats_are_not_kept(observation):
+    network = model(observation, normalize_observations=True)
+    network.update_observation_statistics(observations(observation, T, B))
+    assert not list(network.buffers())
+
+
+def test_returns_and_values_go_to_the_space_of_the_head_and_back():
+    network = model(normalize_returns=True)
+    returns = 100.0 + 20.0 * torch.randn(500, generator=torch.Generator().manual_seed(0))
+    network.update_return_statistics(returns)
+    normalized = network.normalize_return(returns)
+    assert normalized.mean().abs() < 1e-4
+    assert normalized.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
+    torch.testing.assert_close(network.denormalize_value(normalized), returns)
+
+
+def test_without_return_normalisation_nothing_is_changed():
+    network = model()
+    returns = 100.0 * torch.randn(10)
+    network.update_return_statistics(returns)
+    assert network.normalize_return(returns) is returns
+    assert network.denormalize_value(returns) is returns
+
+
+# --- config ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"encoder": "nature_cn"}, r"encoder='nature_cn' is not legal.*'mlp'.*callable; did you mean 'nature_cnn'\?"),
+        ({"activation": "tan"}, r"activation='tan'.*'relu'.*did you mean 'tanh'\?"),
+        ({"memory": "rnn"}, r"memory='rnn'.*'none', 'gru', 'lstm'"),
+        ({"hidden_sizes": (64, 0)}, r"hidden_sizes=\(64, 0\)"),
+        ({"memory_size": 0}, r"memory_size=0"),
+        ({"memory": "lstm", "shared_encoder": False}, r"shared_encoder=False.*memory='lstm'"),
+        ({"initial_log_std": 3.0}, r"initial_log_std=3.0.*\[-20.0, 2.0\]"),
+    ],
+)
+def test_an_illegal_setting_is_named_with_what_is_legal(config, message):
+    with pytest.raises(ValueError, match=message):
+        NetworkConfig(**config)
+
+
+def test_networks_do_without_gymnasium():
+    code = "import sys, penstock.nn; sys.exit('gymnasium' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_memory_can_be_trained_to_recall_the_first_observation(memory):
+    """The value of the last row must name the sign seen in row 0; no row in between tells it."""
+    torch.manual_seed(0)
+    network = ActorCritic(ObservationSpec((1,), "float32"), CHOICE, NetworkConfig(memory=memory, memory_size=16))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    first = torch.zeros(5, 64, dtype=torch.bool)
+    for _ in range(60):
+        sign = torch.randint(2, (64,)).float() * 2 - 1
+        x = torch.zeros(5, 64, 1)
+        x[0, :, 0] = sign
+        _, value = network.evaluate(x, first, network.initial_state(64))
+        loss = (value[-1] - sign).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.05

@@ -1,0 +1,195 @@
+"""Encoders: what they accept, what they see, and what they say about what they cannot take."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from penstock.envs.spaces import ObservationSpec
+from penstock.nn import build_encoder
+from penstock.nn.encoders import MLP, ImageLayout, ImpalaResNet, NatureCNN
+from penstock.nn.observations import ObservationInput, encoder_input_shape
+
+VECTOR = ObservationSpec((4,), "float32")
+DISCRETE = ObservationSpec((), "int64", num_values=6)
+ATARI = ObservationSpec((4, 84, 84), "uint8")
+RGB = ObservationSpec((96, 80, 3), "uint8")
+TINY = ObservationSpec((7, 7, 3), "uint8")
+
+
+def build(encoder, observation):
+    return build_encoder(encoder, observation, (32, 16), "tanh")
+
+
+def features_of(module, observation, rows=5):
+    return module(torch.rand(rows, *encoder_input_shape(observation)))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "observation", "output_size"),
+    [
+        ("mlp", VECTOR, 16),
+        ("mlp", DISCRETE, 16),
+        ("mlp", ObservationSpec((), "float32"), 16),
+        ("mlp", ObservationSpec((3, 4), "float32"), 16),
+        ("mlp", TINY, 16),
+        ("nature_cnn", ATARI, 512),
+        ("nature_cnn", RGB, 512),
+        ("nature_cnn", ObservationSpec((36, 36, 1), "uint8"), 512),
+        ("nature_cnn", ObservationSpec((1, 37, 50), "float32"), 512),
+        ("impala_resnet", ATARI, 256),
+        ("impala_resnet", RGB, 256),
+        ("impala_resnet", TINY, 256),
+    ],
+)
+def test_every_encoder_turns_rows_into_feature_vectors(encoder, observation, output_size):
+    module, size = build(encoder, observation)
+    assert size == output_size
+    assert features_of(module, observation).shape == (5, output_size)
+
+
+@pytest.mark.parametrize(
+    ("observation", "cls"),
+    [(VECTOR, MLP), (DISCRETE, MLP), (ATARI, NatureCNN), (RGB, NatureCNN), (TINY, ImpalaResNet)],
+)
+def test_auto_chooses_by_observation(observation, cls):
+    assert isinstance(build("auto", observation)[0], cls)
+
+
+def test_the_impala_network_has_fifteen_convolutions():
+    module, _ = build("impala_resnet", ATARI)
+    assert sum(isinstance(layer, nn.Conv2d) for layer in module.modules()) == 15
+
+
+def test_the_nature_network_has_the_published_number_of_weights():
+    """Conv 4x32x8x8, 32x64x4x4, 64x64x3x3, then 3136x512, each with biases."""
+    module, _ = build("nature_cnn", ATARI)
+    expected = (8192 + 32) + (32768 + 64) + (36864 + 64) + (3136 * 512 + 512)
+    assert sum(parameter.numel() for parameter in module.parameters()) == expected
+
+
+def test_without_hidden_layers_an_mlp_hands_its_input_on():
+    module, size = build_encoder("mlp", VECTOR, (), "tanh")
+    x = torch.randn(3, 4)
+    assert size == 4
+    assert torch.equal(module(x), x)
+
+
+def test_hidden_layers_start_orthogonal_with_gain_root_two_and_no_bias():
+    module, _ = build("mlp", VECTOR)
+    first, second = (layer for layer in module if isinstance(layer, nn.Linear))
+    torch.testing.assert_close(first.weight.T @ first.weight, 2.0 * torch.eye(4), rtol=0, atol=1e-5)
+    torch.testing.assert_close(second.weight @ second.weight.T, 2.0 * torch.eye(16), rtol=0, atol=1e-5)
+    assert (first.bias == 0).all()
+
+
+def test_the_residual_network_keeps_the_scale_of_its_input_at_the_start():
+    torch.manual_seed(0)
+    module, _ = build("impala_resnet", ATARI)
+    assert 0.05 < features_of(module, ATARI, rows=8).std().item() < 20.0
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "height", "width"),
+    [((4, 84, 84), 4, 84, 84), ((84, 84, 4), 4, 84, 84), ((210, 160, 3), 3, 210, 160), ((3, 96, 64), 3, 96, 64)],
+)
+def test_the_channel_axis_is_the_shorter_of_the_first_and_the_last(shape, channels, height, width):
+    layout = ImageLayout(shape)
+    assert (layout.channels, layout.height, layout.width) == (channels, height, width)
+    assert layout(torch.zeros(2, *shape)).shape == (2, channels, height, width)
+
+
+@pytest.mark.parametrize("name", ["nature_cnn", "impala_resnet"])
+def test_both_layouts_of_an_image_give_the_same_features(name):
+    first, last = ObservationSpec((3, 40, 48), "uint8"), ObservationSpec((40, 48, 3), "uint8")
+    channel_first, _ = build(name, first)
+    channel_last, _ = build(name, last)
+    channel_last.load_state_dict(channel_first.state_dict())
+    image = torch.rand(2, 3, 40, 48)
+    torch.testing.assert_close(channel_first(image), channel_last(image.permute(0, 2, 3, 1)), rtol=1e-4, atol=1e-5)
+
+
+def test_an_image_whose_layout_cannot_be_told_is_refused_with_what_is_needed():
+    with pytest.raises(ValueError, match=r"\(64, 64, 64\).*equally long.*\(channels, height, width\)"):
+        build("nature_cnn", ObservationSpec((64, 64, 64), "uint8"))
+    with pytest.raises(ValueError, match=r"\(4,\).*three axes are needed.*encoder='mlp'"):
+        build("impala_resnet", VECTOR)
+
+
+def test_an_image_too_small_for_the_nature_network_is_refused_with_what_is_needed():
+    with pytest.raises(ValueError, match=r"at least 36x36, found 35x36.*encoder='impala_resnet'"):
+        build("nature_cnn", ObservationSpec((35, 36, 3), "uint8"))
+
+
+# --- what encoders see -----------------------------------------------------------------------------------------------
+
+
+def test_bytes_are_scaled_to_the_unit_interval():
+    x = torch.tensor([[0, 51, 255]], dtype=torch.uint8)
+    seen = ObservationInput(ObservationSpec((3,), "uint8"), normalize=False)(x)
+    assert seen.dtype == torch.float32
+    torch.testing.assert_close(seen, torch.tensor([[0.0, 0.2, 1.0]]))
+
+
+def test_discrete_observations_become_one_hot():
+    seen = ObservationInput(DISCRETE, normalize=False)(torch.tensor([0, 5, 2]))
+    assert torch.equal(seen, torch.eye(6)[[0, 5, 2]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_numbers_are_seen_as_they_are_in_float32(dtype):
+    x = torch.tensor([[1, -2, 3]], dtype=getattr(torch, dtype))
+    seen = ObservationInput(ObservationSpec((3,), dtype), normalize=False)(x)
+    assert seen.dtype == torch.float32
+    assert seen.tolist() == [[1.0, -2.0, 3.0]]
+
+
+@pytest.mark.parametrize("observation", [ATARI, DISCRETE, ObservationSpec((3,), "int32")])
+def test_only_floats_are_normalised(observation):
+    assert ObservationInput(observation, normalize=True).moments is None
+    assert ObservationInput(VECTOR, normalize=True).moments is not None
+
+
+# --- the user's own --------------------------------------------------------------------------------------------------
+
+
+class OwnEncoder(nn.Module):
+    """Ten lines a user would write; its output size is found by running it."""
+
+    def __init__(self, observation):
+        super().__init__()
+        self.layer = nn.Linear(math.prod(observation.shape), 7)
+        self.norm = nn.BatchNorm1d(7)
+
+    def forward(self, x):
+        return self.norm(self.layer(x.flatten(1))).relu()
+
+
+def test_a_module_class_is_an_encoder_and_its_output_size_is_found():
+    module, size = build(OwnEncoder, RGB)
+    assert size == 7
+    assert module.training
+    assert module.norm.num_batches_tracked == 0
+    assert features_of(module, RGB).shape == (5, 7)
+
+
+def test_a_function_may_say_its_output_size():
+    def own(observation):
+        module = nn.Linear(observation.shape[0], 9)
+        module.output_size = 9
+        return module
+
+    assert build(own, VECTOR)[1] == 9
+
+
+def test_an_encoder_that_is_not_one_is_refused():
+    with pytest.raises(TypeError, match=r"instance of Linear.*give the class"):
+        build(nn.Linear(4, 2), VECTOR)
+    with pytest.raises(TypeError, match=r"returned list; it must return a torch.nn.Module"):
+        build(lambda observation: [], VECTOR)
+    with pytest.raises(TypeError, match=r"\(2, 4, 84, 84\) into shape \(2, 4, 84, 3\).*\(2, F\)"):
+        build(lambda observation: nn.Linear(84, 3), ATARI)

@@ -1,0 +1,126 @@
+"""Running moments against numpy over everything seen."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.nn import RunningMoments
+
+
+def batches():
+    """Batches of several sizes whose distribution drifts."""
+    rng = np.random.default_rng(0)
+    return [rng.normal(i, 1 + i, size=(n, 3)).astype(np.float32) for i, n in enumerate((1, 7, 300, 2, 50))]
+
+
+def moments_of(rows):
+    moments = RunningMoments(rows[0].shape[1:])
+    for batch in rows:
+        moments.update(torch.from_numpy(batch))
+    return moments
+
+
+def assert_moments(moments, everything, rtol=1e-5):
+    everything = np.asarray(everything, dtype=np.float64)
+    np.testing.assert_allclose(moments.mean, everything.mean(0), rtol=rtol, atol=1e-6)
+    np.testing.assert_allclose(moments.var, everything.var(0), rtol=rtol)
+    np.testing.assert_allclose(moments.std, everything.std(0), rtol=rtol)
+    assert moments.count.item() == len(everything)
+
+
+def test_merged_batches_have_the_moments_of_everything_seen():
+    assert_moments(moments_of(batches()), np.concatenate(batches()))
+
+
+def test_leading_dimensions_are_all_rows():
+    rows = np.random.default_rng(1).normal(size=(5, 4, 2, 3)).astype(np.float32)
+    moments = RunningMoments((2, 3))
+    moments.update(torch.from_numpy(rows))
+    assert_moments(moments, rows.reshape(20, 2, 3))
+
+
+def test_rows_outside_the_mask_do_not_count_whatever_they_hold():
+    moments = RunningMoments((3,))
+    seen = []
+    for i, batch in enumerate(batches()):
+        mask = np.random.default_rng(i).random(len(batch)) < 0.6
+        seen.append(batch[mask])
+        batch[~mask] = np.nan
+        moments.update(torch.from_numpy(batch), torch.from_numpy(mask))
+    assert_moments(moments, np.concatenate(seen))
+
+
+def test_a_mask_over_time_and_lanes_selects_scalars():
+    returns = torch.arange(6.0).reshape(3, 2)
+    mask = torch.tensor([[True, False], [True, True], [False, True]])
+    moments = RunningMoments(())
+    moments.update(returns, mask)
+    assert_moments(moments, [0.0, 2.0, 3.0, 5.0])
+
+
+def test_a_batch_without_any_row_changes_nothing():
+    moments = moments_of(batches())
+    before = {name: tensor.clone() for name, tensor in moments.state_dict().items()}
+    moments.update(torch.zeros(4, 3), torch.zeros(4, dtype=torch.bool))
+    for name, tensor in moments.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_a_large_offset_does_not_swallow_the_variance():
+    """Sums of squares in float32 would leave an error of 10 here."""
+    rng = np.random.default_rng(2)
+    rows = [rng.normal(1e4, 1.0, size=(1000, 3)).astype(np.float32) for _ in range(10)]
+    assert_moments(moments_of(rows), np.concatenate(rows), rtol=1e-4)
+
+
+def test_before_the_first_update_nothing_is_shifted_or_scaled():
+    x = torch.randn(5, 3)
+    assert torch.equal(RunningMoments((3,)).normalize(x), x)
+
+
+def test_normalised_rows_have_mean_zero_and_deviation_one():
+    rows = torch.from_numpy(np.concatenate(batches()))
+    normalized = moments_of(batches()).normalize(rows)
+    torch.testing.assert_close(normalized.mean(0), torch.zeros(3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(normalized.std(0, correction=0), torch.ones(3))
+
+
+def test_denormalize_undoes_normalize():
+    moments, x = moments_of(batches()), torch.randn(20, 3)
+    torch.testing.assert_close(moments.denormalize(moments.normalize(x)), x, rtol=1e-5, atol=1e-5)
+
+
+def test_outliers_are_clipped_in_both_directions():
+    moments = RunningMoments(())
+    x = torch.tensor([-1e6, -2.0, 2.0, 1e6])
+    assert moments.normalize(x).tolist() == [-10.0, -2.0, 2.0, 10.0]
+    assert moments.normalize(x, clip=1.0).tolist() == [-1.0, -1.0, 1.0, 1.0]
+
+
+def test_an_element_that_never_varies_is_normalised_to_zero():
+    moments = RunningMoments((2,))
+    moments.update(torch.tensor([[3.0, 1.0], [3.0, 2.0]]))
+    assert moments.normalize(torch.tensor([[3.0, 1.5]])).tolist() == [[0.0, 0.0]]
+
+
+def test_moments_are_float32_buffers_that_stay_the_same_tensors():
+    """They travel in the weights block, which holds on to the memory of each tensor."""
+    moments = RunningMoments((3,))
+    before = dict(moments.named_buffers())
+    moments.update(torch.randn(10, 3))
+    after = dict(moments.named_buffers())
+    assert {name: buffer.dtype for name, buffer in after.items()} == {
+        "mean": torch.float32,
+        "var": torch.float32,
+        "std": torch.float32,
+        "count": torch.float64,
+    }
+    assert all(after[name] is before[name] for name in before)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float16, torch.float64])
+def test_any_real_dtype_can_be_taken_in(dtype):
+    rows = torch.tensor([[1, 2, 3], [3, 4, 7]], dtype=dtype)
+    moments = RunningMoments((3,))
+    moments.update(rows)
+    assert_moments(moments, rows.numpy())

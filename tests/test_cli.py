@@ -1,0 +1,264 @@
+"""The command line: what it prints, and the exit codes that scripts rely on."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from penstock.cli import main
+from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
+from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.run_directory import RunDirectory
+
+ENV = ["--env", "CartPole-v1"]
+
+
+class TrainingFailed(RuntimeError):
+    pass
+
+
+class FakeTrainer:
+    """Stands in for the engine: remembers how it was made and ends as it was told to."""
+
+    def __init__(self, algorithm, config):
+        engine.made.append((algorithm.__name__, config))
+        if engine.refusal is not None:
+            raise engine.refusal
+
+    @classmethod
+    def resume(cls, run_dir, total_steps=None):
+        engine.made.append((run_dir, total_steps))
+        return cls.__new__(cls)
+
+    def train(self):
+        if isinstance(engine.ending, BaseException):
+            raise engine.ending
+        return engine.ending
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        engine.closed += 1
+
+
+engine = SimpleNamespace()
+
+
+def ending(**changes):
+    values = {
+        "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
+        "stopped": "steps", "run_dir": "runs/a",
+    }  # fmt: skip
+    return SimpleNamespace(**{**values, **changes})
+
+
+def module(name: str, **contents) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(contents)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def fake_engine(monkeypatch, tmp_path):
+    vars(engine).update(made=[], closed=0, prepared=0, refusal=None, ending=ending(), evaluated=[])
+
+    def prepare():
+        engine.prepared += 1
+
+    def evaluate_run(path, **how):
+        engine.evaluated.append((path, how))
+        return SimpleNamespace(mean_return=500.0, std_return=1.25, episodes=how["episodes"], mean_length=500.0)
+
+    trainer = module("penstock.engine.trainer", Trainer=FakeTrainer, TrainingFailed=TrainingFailed)
+    monkeypatch.setitem(sys.modules, "penstock.engine.trainer", trainer)
+    monkeypatch.setitem(sys.modules, "penstock.engine.launcher", module("penstock.engine.launcher", prepare=prepare))
+    evaluation = module("penstock.engine.evaluation", evaluate_run=evaluate_run)
+    monkeypatch.setitem(sys.modules, "penstock.engine.evaluation", evaluation)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run_dir() -> Path:
+    run = RunDirectory.create("my-run", env_name="CartPole-v1", algorithm="ppo", config={})
+    for save, steps in ((run.checkpoints.save, 20_000), (run.checkpoints.save_best, 10_000)):
+        save(steps, meta={"env": "CartPole-v1"}, weights={"w": torch.zeros(1)})
+    return run.path
+
+
+def python(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "args", ["--help", "--version", "train --help", "eval --help", "resume --help", "doctor --help"]
+)
+def test_help_answers_without_importing_torch_or_gymnasium(args):
+    done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
+    assert done.returncode == 0
+    assert "penstock" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "penstock.config" in imported
+    assert not imported & {"torch", "gymnasium", "numpy", "tensorboard", "penstock.ipc"}
+
+
+def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("train", "eval", "resume", "doctor", "130 interrupted"))
+    assert main(["train", "--help"]) == 0
+    assert "arXiv:1707.06347" in capsys.readouterr().out
+    assert engine.prepared == 0
+
+
+def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
+    assert main(["train", "ppo", "--help"]) == 0
+    assert "--clip-range FLOAT" in capsys.readouterr().out
+    assert engine.prepared == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, doctor"),
+        (["train", "popo"], "unknown algorithm 'popo'; did you mean '"),
+        (["train", "--env", "x"], "the algorithm comes first"),
+        (["train", "ppo", *ENV, "--inference", "locl"], "inference='locl' is not legal; did you mean 'local'?"),
+        (["train", "ppo", *ENV, "--preset", "nothing-like-it"], "unknown preset 'nothing-like-it'"),
+        (["train", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
+        (["train", "ppo"], "--env"),
+        (["eval", "nowhere"], "nowhere does not exist"),
+        (["eval", "nowhere", "--episodes", "0"], "--episodes 0 is not legal"),
+        (["resume", "."], "not a run"),
+        (["eval"], "RUN"),
+    ],
+)
+def test_wrong_usage_exits_with_two_and_says_what_is_wrong(args, message, capsys):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert engine.made == []
+
+
+@pytest.mark.parametrize("args", [[], ["train"]])
+def test_nothing_said_is_answered_with_the_usage(args, capsys):
+    assert main(args) == 2
+    assert "usage: penstock" in capsys.readouterr().out
+
+
+def test_training_gets_the_algorithm_and_the_settings():
+    assert main(["train", "PPO", *ENV, "--total-steps", "5000", "--target-return", "475"]) == 0
+    ((algorithm, config),) = engine.made
+    assert (algorithm, config.env, config.total_steps, config.target_return) == ("PPO", "CartPole-v1", 5000, 475.0)
+    assert engine.prepared == 1
+    assert engine.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "line"),
+    [
+        ({}, 0, "done after 96,256 steps and 5.8 s, mean return 487.3"),
+        ({"eval_return": None}, 0, "done after 96,256 steps and 5.8 s, no evaluation"),
+        (
+            {"target_return": 475.0, "reached_target": True, "stopped": "target"}, 0,
+            "reached mean return 487.3 >= 475 after 96,256 steps and 5.8 s",
+        ),
+        ({"target_return": 499.5}, 3, "not reached: mean return 487.3 < 499.5 after 96,256 steps and 5.8 s"),
+        ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
+    ],
+)  # fmt: skip
+def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, line, capsys):
+    engine.ending = ending(**how)
+    assert main(["train", "ppo", *ENV]) == code
+    assert capsys.readouterr().out.splitlines()[0] == line
+
+
+def test_training_ends_with_what_to_do_next(run_dir, capsys):
+    engine.ending = ending(run_dir="my-run")
+    main(["train", "ppo", *ENV])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "best checkpoint: my-run/checkpoints/best",
+        "evaluate: penstock eval my-run",
+        "resume:   penstock resume my-run",
+    ]
+
+
+def test_without_a_run_directory_nothing_is_offered_to_resume(capsys):
+    engine.ending = ending(run_dir=None)
+    assert main(["train", "ppo", *ENV, "--run-dir", "None"]) == 0
+    assert "resume" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "refusal", [UnknownEnvironmentError, UnsupportedSpaceError, CheckpointError, MemoryError], ids=lambda e: e.__name__
+)
+def test_what_the_user_can_mend_is_one_line_and_exits_with_two(refusal, capsys):
+    engine.refusal = refusal("4.0 GiB needed, 2.0 GiB available")
+    assert main(["train", "ppo", *ENV]) == 2
+    assert capsys.readouterr().err == "error: 4.0 GiB needed, 2.0 GiB available\n"
+
+
+def test_an_environment_that_fails_before_training_exits_with_one(capsys):
+    engine.refusal = EnvironmentFailure("Broken-v0", "make", None, 0, "ValueError: oops")
+    assert main(["train", "ppo", *ENV]) == 1
+    assert "Broken-v0 failed in make" in capsys.readouterr().err
+
+
+def test_a_failed_run_exits_with_one_tells_the_whole_story_and_is_closed(capsys):
+    engine.ending = TrainingFailed("worker 1, lane 3, step 17\nTraceback ...")
+    assert main(["train", "ppo", *ENV]) == 1
+    assert capsys.readouterr().err == "error: worker 1, lane 3, step 17\nTraceback ...\n"
+    assert engine.closed == 1
+
+
+def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["penstock.engine.launcher"], "prepare", interrupt)
+    assert main(["train", "ppo", *ENV]) == 130
+
+
+def test_resume_goes_on_with_the_run(run_dir, capsys):
+    engine.ending = ending(run_dir="my-run")
+    assert main(["resume", "my-run", "--total-steps", "400000"]) == 0
+    assert engine.made == [(Path("my-run"), 400_000)]
+    assert engine.prepared == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "which"),
+    [
+        ([], "checkpoints/best", "weights of step 10,000, best checkpoint"),
+        (["--checkpoint", "latest"], "checkpoints/20000", "weights of step 20,000, checkpoint 20000"),
+        (["--checkpoint", "20000"], "checkpoints/20000", "weights of step 20,000, checkpoint 20000"),
+    ],
+)
+def test_eval_scores_the_checkpoint_that_is_meant(run_dir, flags, path, which, capsys):
+    assert main(["eval", "my-run", *flags]) == 0
+    ((found, how),) = engine.evaluated
+    assert found == run_dir / path
+    assert how == {"episodes": 100, "deterministic": True, "video": None, "seed": 0}
+    assert capsys.readouterr().out == f"mean return 500.0 +/- 1.2 over 100 episodes (CartPole-v1, {which})\n"
+
+
+def test_eval_passes_on_how_to_play(run_dir, capsys):
+    flags = ["--episodes", "3", "--no-deterministic", "--video", "a.mp4", "--seed", "7"]
+    assert main(["eval", "my-run", *flags]) == 0
+    assert engine.evaluated[0][1] == {"episodes": 3, "deterministic": False, "video": Path("a.mp4"), "seed": 7}
+    assert capsys.readouterr().out.endswith("video: a.mp4\n")
+
+
+def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeypatch, capsys):
+    def fail(path, **how):
+        raise EnvironmentFailure("CartPole-v1", "step", 0, 3, "ValueError: oops")
+
+    monkeypatch.setattr(sys.modules["penstock.engine.evaluation"], "evaluate_run", fail)
+    assert main(["eval", "my-run"]) == 1
+    assert "ValueError: oops" in capsys.readouterr().err

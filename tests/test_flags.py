@@ -1,0 +1,136 @@
+"""Every setting is a flag, with its help, its default and its check."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import pytest
+
+from penstock.config import Config, ConfigError, SegmentConfig
+from penstock.flags import field_documents, parse_config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinyConfig(SegmentConfig):
+    """Tiny: settings for these tests."""
+
+    gamma: float = 0.5
+    """A discount of its own."""
+    mode: Literal["slow", "fast"] = "slow"
+    """How it goes."""
+
+
+def parse(*args: str) -> TinyConfig:
+    return parse_config(TinyConfig, args, prog="penstock train tiny")
+
+
+def preset(path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_flags_become_settings_of_the_right_types():
+    config = parse(
+        "--env", "CartPole-v1", "--num-workers", "2", "--learning-rate", "1e-3", "--hidden-sizes", "32", "16",
+        "--no-normalize-observations", "--shared-encoder", "True", "--run-dir", "None", "--target-return", "475",
+        "--mode", "fast", "--num_envs_per_worker", "4",
+    )  # fmt: skip
+    assert config.env == "CartPole-v1"
+    assert config.num_workers == 2
+    assert config.learning_rate == 1e-3
+    assert config.hidden_sizes == (32, 16)
+    assert config.normalize_observations is False
+    assert config.shared_encoder is True
+    assert config.run_dir is None
+    assert config.target_return == 475.0
+    assert config.mode == "fast"
+    assert config.num_envs_per_worker == 4
+
+
+def test_a_flag_not_given_has_the_default_of_its_config():
+    assert parse("--env", "x") == TinyConfig(env="x")
+
+
+def test_settings_of_the_environment_are_read_as_json_or_else_as_text():
+    config = parse("--env", "x", "--env-kwargs", "frameskip=4", "human=true", "name=a=b", "size=[1,2]", "none=null")
+    assert config.env_kwargs == {"frameskip": 4, "human": True, "name": "a=b", "size": [1, 2], "none": None}
+
+
+def test_a_setting_of_the_environment_without_a_value_is_refused(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        parse("--env", "x", "--env-kwargs", "human")
+    assert exit_.value.code == 2
+    assert "'human' is not KEY=VALUE" in " ".join(capsys.readouterr().err.split())
+
+
+def test_help_shows_every_setting_with_its_document_and_default(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        parse("--help")
+    assert exit_.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for field in fields(TinyConfig):
+        assert f"--{field.name.replace('_', '-')} " in text or f"--{field.name.replace('_', '-')}," in text
+    assert "A discount of its own. (default: 0.5)" in text
+    assert "How it goes. (default: slow)" in text
+    assert "{slow,fast}" in text
+    assert "Tiny: settings for these tests." in text
+
+
+def test_documents_are_those_of_the_nearest_class():
+    documents = field_documents(TinyConfig)
+    assert documents["gamma"] == "A discount of its own."
+    assert documents["gae_lambda"] == "Lambda of the advantage estimator."
+    assert set(documents) == {field.name for field in fields(TinyConfig)}
+
+
+def test_a_mistyped_flag_is_answered_with_the_closest(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        parse("--env", "x", "--learning-rat", "0.1")
+    assert exit_.value.code == 2
+    assert "--learning-rate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--mode", "fas"], "mode='fas' is not legal; did you mean 'fast'?.*'slow', 'fast'"),
+        (["--gamma", "2"], "gamma=2.0 is not legal: gamma must be from 0 to 1"),
+        (["--num-envs-per-worker", "3", "--num-groups", "2"], "cannot be split"),
+    ],
+)
+def test_a_value_that_is_not_legal_gets_the_message_that_python_users_see(flags, message):
+    with pytest.raises(ConfigError, match=message):
+        parse("--env", "x", *flags)
+
+
+@pytest.mark.parametrize("flags", [["--num-workers", "many"], ["--gamma"], ["--hidden-sizes", "a"], []])
+def test_a_value_that_cannot_be_read_exits_with_wrong_usage(flags):
+    with pytest.raises(SystemExit) as exit_:
+        parse(*(["--env", "x", *flags] if flags else []))
+    assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize("form", ["--preset={}", "--preset {}"])
+def test_a_preset_gives_other_defaults_and_flags_win(tmp_path, form):
+    path = preset(tmp_path / "mine.toml", "[tiny]\ngamma = 0.25\nmode = 'fast'\nhidden_sizes = [8]\nlearning_rate = 1")
+    config = parse("--env", "x", *form.format(path).split(), "--mode", "slow")
+    assert (config.gamma, config.mode, config.hidden_sizes, config.learning_rate) == (0.25, "slow", (8,), 1.0)
+
+
+def test_a_preset_may_name_the_environment(tmp_path):
+    assert parse("--preset", preset(tmp_path / "mine.toml", "[tiny]\nenv = 'CartPole-v1'")).env == "CartPole-v1"
+
+
+def test_a_preset_with_an_unknown_setting_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="unknown setting 'gama'; did you mean 'gamma'"):
+        parse("--env", "x", "--preset", preset(tmp_path / "mine.toml", "[tiny]\ngama = 0.25"))
+
+
+def test_only_python_can_give_callables():
+    @dataclass(frozen=True, kw_only=True)
+    class CallableConfig(Config):
+        """Holds what no flag can say."""
+
+        schedule: str | Callable[..., Any] | None = None
+
+    assert parse_config(CallableConfig, ["--env", "x", "--schedule", "linear"], prog="p").schedule == "linear"
