@@ -94,7 +94,7 @@ def resume(args: list[str]) -> int:
     _prepare()
     from penstock.engine.trainer import Trainer
 
-    return _run(lambda: Trainer.resume(flags.run, total_steps=flags.total_steps))
+    return _run(lambda: Trainer.resume(str(flags.run), total_steps=flags.total_steps, report=_warn))
 
 
 def evaluate(args: list[str]) -> int:
@@ -150,7 +150,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def _run(make: Callable[[], Trainer]) -> int:
     """Train until the run ends, then say what was reached and how to go on."""
-    from penstock.engine.trainer import TrainingFailed
+    from penstock.engine.trainer import TrainingFailed, TrainingInterrupted
     from penstock.envs.failures import EnvironmentFailure
 
     try:
@@ -162,6 +162,8 @@ def _run(make: Callable[[], Trainer]) -> int:
     with trainer:
         try:
             result = trainer.train()
+        except TrainingInterrupted as interruption:
+            result = interruption.result
         except TrainingFailed as error:
             return _failed(str(error))
     print(_summary(result))
@@ -172,9 +174,13 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 def _summary(result: TrainResult) -> str:
     from penstock.runs.panels import clock
+    from penstock.runs.run_directory import RunDirectory
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
-    score = "no evaluation" if result.eval_return is None else f"mean return {result.eval_return:.1f}"
+    if result.eval_return is not None:
+        score = f"mean return {result.eval_return:.1f}"
+    else:
+        score = "no evaluation" if result.mean_return is None else f"mean return {result.mean_return:.1f} in training"
     if result.stopped == "interrupted":
         lines = [f"interrupted {spent}"]
     elif result.target_return is None:
@@ -182,11 +188,15 @@ def _summary(result: TrainResult) -> str:
     elif result.reached_target:
         lines = [f"reached {score} >= {result.target_return:g} {spent}"]
     else:
-        lines = [f"not reached: {score} < {result.target_return:g} {spent}"]
+        lines = [f"not reached {result.target_return:g}: {score} {spent}"]
     if result.run_dir is not None:
-        best = Path(result.run_dir) / "checkpoints" / "best"
-        lines += [f"best checkpoint: {best}"] if best.exists() else []
-        lines += [f"evaluate: penstock eval {result.run_dir}", f"resume:   penstock resume {result.run_dir}"]
+        checkpoints = RunDirectory.open(result.run_dir).checkpoints
+        if checkpoints.has_best():
+            lines.append(f"best checkpoint: {checkpoints.best_path}")
+        if checkpoints.has_best() or checkpoints.steps():
+            lines.append(f"evaluate: penstock eval {result.run_dir}")
+        if checkpoints.steps():
+            lines.append(f"resume:   penstock resume {result.run_dir}")
     return "\n".join(lines)
 
 

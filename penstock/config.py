@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import os
+import re
 import tomllib
 import types
 import typing
@@ -103,7 +105,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, hint in _hints(type(self)).items():
-            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
+            value = _checked(name, getattr(self, name), hint)
+            require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
+            object.__setattr__(self, name, value)
         self.validate()
 
     def validate(self) -> None:
@@ -123,8 +127,8 @@ class Config:
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
-        device = self.device.split(":")[0]
-        require(device in ("cpu", "cuda", "mps"), "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
+        is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
+        require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
         if self.num_groups is not None and self.num_envs_per_worker % self.num_groups:
             raise ConfigError(
                 f"num_envs_per_worker={self.num_envs_per_worker} cannot be split into num_groups={self.num_groups} "
@@ -154,8 +158,6 @@ class SegmentConfig(Config):
     """Steps per segment (T)."""
     batch_size: int = 512
     """Steps per update (one minibatch)."""
-    num_minibatches: int = 4
-    """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
     num_epochs: int = 1
     """Passes over each batch."""
     gae_lambda: float = 0.95
@@ -174,7 +176,7 @@ class SegmentConfig(Config):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        for name in ("segment_length", "batch_size", "num_minibatches", "num_epochs", "max_policy_lag"):
+        for name in ("segment_length", "batch_size", "num_epochs", "max_policy_lag"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
         if self.batch_size % self.segment_length:
@@ -185,8 +187,8 @@ class SegmentConfig(Config):
 
     @property
     def segments_per_batch(self) -> int:
-        """Segments that the learner takes at once (B)."""
-        return self.num_minibatches * self.batch_size // self.segment_length
+        """Segments that the learner takes at once (B): those of one update."""
+        return self.batch_size // self.segment_length
 
 
 def require(condition: bool, name: str, value: object, legal: str) -> None:
@@ -201,13 +203,13 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     Raises
     ------
     ConfigError
-        A field is unknown (the closest name is shown), ill-typed, or out of range.
+        A field is unknown (the closest name is shown), ill-typed, or out of range; there is no such preset.
     """
     known = [f.name for f in dataclasses.fields(config_class)]
-    for name in values:
+    merged = {**(load_preset(preset, config_class) if preset else {}), **values}
+    for name in merged:
         if name not in known:
             raise ConfigError(f"unknown setting {name!r}{closest(name, known)}. Legal settings: {', '.join(sorted(known))}")
-    merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
     return config_class(**merged)
@@ -217,15 +219,25 @@ def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
     """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file of one's own.
 
     A preset is a table of settings per algorithm, named as the algorithm is on the command line.
+
+    Raises
+    ------
+    ConfigError
+        There is no such preset, it is not TOML, or it has no table for this algorithm.
     """
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
-        raise ConfigError(f"unknown preset {name!r}{closest(name, names)}. Legal: {', '.join(names)}, or a .toml file")
-    tables = tomllib.loads(path.read_text())
+        legal = ", ".join([*names, "or the path of a .toml file"])
+        raise ConfigError(f"unknown preset {name!r}{closest(name, names)}. Legal: {legal}")
+    try:
+        contents = tomllib.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigError(f"preset {name!r} is not TOML: {error}") from error
+    tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
     if table not in tables:
-        raise ConfigError(f"preset {name!r} has no settings for {table}: it has {', '.join(sorted(tables))}")
+        raise ConfigError(f"preset {name!r} has no table [{table}]: it has {', '.join(sorted(tables)) or 'none'}")
     return dict(tables[table])
 
 
@@ -275,5 +287,6 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if callable(value):
-        return f"{value.__module__}:{value.__qualname__}"
+        is_named = hasattr(value, "__qualname__")
+        return f"{value.__module__}:{value.__qualname__}" if is_named else repr(value)
     return value

@@ -89,8 +89,8 @@ class EvalFlags:
     """Which of the run's: "best", "latest", or the steps of one."""
     deterministic: bool = True
     """Play the likeliest action instead of sampling."""
-    video: Path | None = None
-    """Record the first episode to this file, e.g. episode.mp4."""
+    video: str | None = None
+    """File to film one more episode to, e.g. episode.mp4."""
     seed: int = 0
     """Seeds the environments and the sampling."""
 

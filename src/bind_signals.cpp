@@ -2,7 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
-#include <string>
+#include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 #include "array_view.h"
@@ -83,7 +84,7 @@ uint32_t wait(Doorbell& bell, int64_t seen_value, Timeout timeout, double spin) 
   const Deadline deadline(timeout);
   if (spin > 0 && !deadline.passed()) {
     nb::gil_scoped_release released;
-    bell.spin(seen, std::min(static_cast<int64_t>(spin * 1e9), deadline.slice_ns()));
+    bell.spin(seen, std::min(static_cast<int64_t>(std::min(spin, 1.0) * 1e9), deadline.slice_ns()));
   }
   wait_until(
       deadline, [&] { return bell.value() != seen; }, [&](int64_t slice_ns) { bell.sleep(seen, slice_ns); });
@@ -165,7 +166,7 @@ seen : int
 timeout : float or None
     Seconds after which to return anyway; None waits for ever.
 spin : float
-    Seconds to watch the counter before sleeping: quicker to react, at the cost of a core.)");
+    Seconds, 0.1 at most, to watch the counter before sleeping: quicker to react, at the cost of a core.)");
 }
 
 }  // namespace penstock

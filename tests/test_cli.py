@@ -20,6 +20,10 @@ class TrainingFailed(RuntimeError):
     pass
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    result = None
+
+
 class FakeTrainer:
     """Stands in for the engine: remembers how it was made and ends as it was told to."""
 
@@ -29,13 +33,18 @@ class FakeTrainer:
             raise engine.refusal
 
     @classmethod
-    def resume(cls, run_dir, total_steps=None):
+    def resume(cls, run_dir, *, total_steps=None, report=None):
         engine.made.append((run_dir, total_steps))
+        report("30000 is damaged; using the one before")
         return cls.__new__(cls)
 
     def train(self):
         if isinstance(engine.ending, BaseException):
             raise engine.ending
+        if engine.ending.stopped == "interrupted":
+            interruption = TrainingInterrupted()
+            interruption.result = engine.ending
+            raise interruption
         return engine.ending
 
     def __enter__(self):
@@ -51,7 +60,7 @@ engine = SimpleNamespace()
 def ending(**changes):
     values = {
         "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
-        "stopped": "steps", "run_dir": "runs/a",
+        "mean_return": 312.4, "stopped": "steps", "run_dir": None,
     }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 
@@ -73,7 +82,10 @@ def fake_engine(monkeypatch, tmp_path):
         engine.evaluated.append((path, how))
         return SimpleNamespace(mean_return=500.0, std_return=1.25, episodes=how["episodes"], mean_length=500.0)
 
-    trainer = module("penstock.engine.trainer", Trainer=FakeTrainer, TrainingFailed=TrainingFailed)
+    trainer = module(
+        "penstock.engine.trainer",
+        Trainer=FakeTrainer, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted,
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, "penstock.engine.trainer", trainer)
     monkeypatch.setitem(sys.modules, "penstock.engine.launcher", module("penstock.engine.launcher", prepare=prepare))
     evaluation = module("penstock.engine.evaluation", evaluate_run=evaluate_run)
@@ -164,12 +176,13 @@ def test_training_gets_the_algorithm_and_the_settings():
     ("how", "code", "line"),
     [
         ({}, 0, "done after 96,256 steps and 5.8 s, mean return 487.3"),
-        ({"eval_return": None}, 0, "done after 96,256 steps and 5.8 s, no evaluation"),
+        ({"eval_return": None}, 0, "done after 96,256 steps and 5.8 s, mean return 312.4 in training"),
+        ({"eval_return": None, "mean_return": None}, 0, "done after 96,256 steps and 5.8 s, no evaluation"),
         (
             {"target_return": 475.0, "reached_target": True, "stopped": "target"}, 0,
             "reached mean return 487.3 >= 475 after 96,256 steps and 5.8 s",
         ),
-        ({"target_return": 499.5}, 3, "not reached: mean return 487.3 < 499.5 after 96,256 steps and 5.8 s"),
+        ({"target_return": 499.5}, 3, "not reached 499.5: mean return 487.3 after 96,256 steps and 5.8 s"),
         ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
     ],
 )  # fmt: skip
@@ -187,6 +200,13 @@ def test_training_ends_with_what_to_do_next(run_dir, capsys):
         "evaluate: penstock eval my-run",
         "resume:   penstock resume my-run",
     ]
+
+
+def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
+    RunDirectory.create("my-run", env_name="CartPole-v1", algorithm="ppo", config={})
+    engine.ending = ending(run_dir="my-run", stopped="interrupted")
+    assert main(["train", "ppo", *ENV]) == 130
+    assert capsys.readouterr().out == "interrupted after 96,256 steps and 5.8 s\n"
 
 
 def test_without_a_run_directory_nothing_is_offered_to_resume(capsys):
@@ -228,8 +248,9 @@ def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
 def test_resume_goes_on_with_the_run(run_dir, capsys):
     engine.ending = ending(run_dir="my-run")
     assert main(["resume", "my-run", "--total-steps", "400000"]) == 0
-    assert engine.made == [(Path("my-run"), 400_000)]
+    assert engine.made == [("my-run", 400_000)]
     assert engine.prepared == 1
+    assert capsys.readouterr().err == "warning: 30000 is damaged; using the one before\n"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +272,7 @@ def test_eval_scores_the_checkpoint_that_is_meant(run_dir, flags, path, which, c
 def test_eval_passes_on_how_to_play(run_dir, capsys):
     flags = ["--episodes", "3", "--no-deterministic", "--video", "a.mp4", "--seed", "7"]
     assert main(["eval", "my-run", *flags]) == 0
-    assert engine.evaluated[0][1] == {"episodes": 3, "deterministic": False, "video": Path("a.mp4"), "seed": 7}
+    assert engine.evaluated[0][1] == {"episodes": 3, "deterministic": False, "video": "a.mp4", "seed": 7}
     assert capsys.readouterr().out.endswith("video: a.mp4\n")
 
 

@@ -8,7 +8,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.losses import approximate_kl, clipped_surrogate, masked_mean, normalize_advantage, value_error
+from penstock.algorithms.losses import (
+    approximate_kl,
+    clip_fraction,
+    clipped_surrogate,
+    log_importance_ratio,
+    masked_mean,
+    normalize_advantage,
+    value_error,
+)
 from penstock.algorithms.returns import explained_variance, gae, vtrace
 from penstock.algorithms.segment import Metrics, SegmentAlgorithm
 from penstock.config import SegmentConfig, require
@@ -75,7 +83,7 @@ class APPO(SegmentAlgorithm):
         value = values
         if self.needs_segments:
             policy, value = policy[:-1], values[:-1]
-        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
 
         if c.advantage_estimator == "vtrace":
             target, advantage = vtrace(
@@ -87,9 +95,9 @@ class APPO(SegmentAlgorithm):
         else:
             advantage, target = batch.targets["advantage"], batch.targets["return"]
 
+        ratio, bounds = log_ratio.exp(), (1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
         advantage = normalize_advantage(advantage, learn)
-        ratio = log_ratio.clamp(-20.0, 20.0).exp()
-        objective = clipped_surrogate(ratio, advantage, 1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
+        objective = clipped_surrogate(ratio, advantage, *bounds)
 
         policy_loss = -masked_mean(objective, learn)
         value_loss = masked_mean(value_error(value, target), learn)
@@ -100,6 +108,6 @@ class APPO(SegmentAlgorithm):
             "value_loss": value_loss,
             "entropy": entropy,
             "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
-            "clip_fraction": masked_mean(((ratio - 1.0).abs() > c.clip_range).float(), learn),
+            "clip_fraction": clip_fraction(ratio, learn, *bounds),
             "explained_variance": explained_variance(value, target, learn.bool()),
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from penstock.algorithms.returns import LOG_RATIO_LIMIT
+
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 where it is 1 nowhere."""
@@ -18,9 +20,19 @@ def normalize_advantage(advantage: Tensor, mask: Tensor) -> Tensor:
     return (advantage - mean) / deviation.clamp(min=1e-7)
 
 
+def log_importance_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
+    """``log pi(a) - log mu(a)`` per step, kept within [-20, 20] so that its exponential and gradient stay finite."""
+    return (log_prob - behaviour_log_prob).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor:
     """PPO's objective per step, ``min(ratio * A, clip(ratio, low, high) * A)`` (arXiv:1707.06347, equation 7)."""
     return torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+
+
+def clip_fraction(ratio: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+    """Share of the steps that `mask` keeps whose ratio lies outside [low, high]."""
+    return masked_mean(((ratio < low) | (ratio > high)).float(), mask)
 
 
 def value_error(value: Tensor, target: Tensor, old_value: Tensor | None = None, clip: float | None = None) -> Tensor:

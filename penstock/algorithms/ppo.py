@@ -8,7 +8,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.losses import approximate_kl, clipped_surrogate, masked_mean, normalize_advantage, value_error
+from penstock.algorithms.losses import (
+    approximate_kl,
+    clip_fraction,
+    clipped_surrogate,
+    log_importance_ratio,
+    masked_mean,
+    normalize_advantage,
+    value_error,
+)
 from penstock.algorithms.returns import explained_variance, gae
 from penstock.algorithms.segment import Metrics, SegmentAlgorithm
 from penstock.config import ConfigError, SegmentConfig, require
@@ -80,9 +88,10 @@ class PPO(SegmentAlgorithm):
         c, learn, target = self.config, batch.learn, batch.targets["return"]
         policy, value = self.evaluate(model, batch)
 
-        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
+        ratio, bounds = log_ratio.exp(), (1.0 - c.clip_range, 1.0 + c.clip_range)
         advantage = normalize_advantage(batch.targets["advantage"], learn)
-        objective = clipped_surrogate(log_ratio.exp(), advantage, 1.0 - c.clip_range, 1.0 + c.clip_range)
+        objective = clipped_surrogate(ratio, advantage, *bounds)
 
         policy_loss = -masked_mean(objective, learn)
         value_loss = masked_mean(value_error(value, target, batch.targets["old_value"], c.value_clip_range), learn)
@@ -93,6 +102,6 @@ class PPO(SegmentAlgorithm):
             "value_loss": value_loss,
             "entropy": entropy,
             "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
-            "clip_fraction": masked_mean(((log_ratio.exp() - 1.0).abs() > c.clip_range).float(), learn),
+            "clip_fraction": clip_fraction(ratio, learn, *bounds),
             "explained_variance": explained_variance(value, target, learn.bool()),
         }

@@ -80,7 +80,7 @@ def vtrace(
     rho_pg_bar: float = 1.0,
     valid: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace targets and advantages, arXiv:1802.01561 equation 1, remark 1 and section 4.2.
+    """V-trace targets and advantages, arXiv:1802.01561 equation 1, remarks 1 and 2, section 4.2.
 
         e_t    = rho_t (r_t + d_t V_t+1 - V_t) + gamma lambda c_t k_t e_t+1
         v_t    = V_t + e_t

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.config import SegmentConfig
+from penstock.config import ConfigError, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -48,18 +48,27 @@ class SegmentAlgorithm:
         return cls.__name__.lower()
 
     def build_model(self) -> ActorCritic:
-        """Make the network that acts and learns."""
+        """Make the network that acts and learns.
+
+        Raises
+        ------
+        ConfigError
+            A setting of the network is not legal.
+        """
         c = self.config
-        network = NetworkConfig(
-            encoder=c.encoder,
-            hidden_sizes=c.hidden_sizes,
-            activation=c.activation,
-            memory=c.memory,
-            memory_size=c.memory_size,
-            shared_encoder=c.shared_encoder,
-            normalize_observations=c.normalize_observations,
-            normalize_returns=c.normalize_returns,
-        )
+        try:
+            network = NetworkConfig(
+                encoder=c.encoder,
+                hidden_sizes=c.hidden_sizes,
+                activation=c.activation,
+                memory=c.memory,
+                memory_size=c.memory_size,
+                shared_encoder=c.shared_encoder,
+                normalize_observations=c.normalize_observations,
+                normalize_returns=c.normalize_returns,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         return ActorCritic(self.observation, self.action, network)
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:

@@ -1,9 +1,10 @@
 """The launcher: one small process that imports what every role needs, once, and forks the roles.
 
-It is single-threaded for as long as the engine lives, so that roles can follow its death (PR_SET_PDEATHSIG follows
-the thread that forked), whatever threads the user's own process has. It watches that process in turn: when the user's
-process is gone, however it went, the launcher kills the roles and ends. A role forked here starts in milliseconds,
-where a fresh interpreter would import torch for a second, and shares the imported pages with the others.
+It is single-threaded whenever it forks and as long as the engine lives, so that roles can follow its death
+(PR_SET_PDEATHSIG follows the thread that forked), whatever threads the user's own process has. It watches that process
+in turn: when the user's process is gone, however it went, the launcher kills the roles and ends. A role forked here
+starts in milliseconds, where a fresh interpreter would import torch for a second, and shares the imported pages with
+the others.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import contextlib
 import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 
 import setproctitle
@@ -25,6 +29,7 @@ from penstock.engine.process import run_role
 
 MESSAGE_NBYTES = 4096
 FORK_DESCRIPTORS = 2  # the arena's, and the role's end of its control connection
+END_SECONDS = 5.0  # what the launcher has to end the roles and itself
 
 _prepared: Launcher | None = None
 
@@ -43,6 +48,14 @@ def take() -> Launcher:
     return launcher
 
 
+def discard() -> None:
+    """End the launcher that was prepared, if there is one: the next run will not come."""
+    global _prepared
+    launcher, _prepared = _prepared, None
+    if launcher is not None:
+        launcher.close()
+
+
 class LauncherDied(RuntimeError):
     """The launcher is gone, and all roles with it."""
 
@@ -53,17 +66,25 @@ class Launcher:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._deaths: list[tuple[int, int]] = []
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
+        # What tells of this process's end whoever else holds its descriptors (a child of the user's, for one).
+        me = os.pidfd_open(os.getpid())
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()}, {me})"
         # Threads that a library starts when it is imported would not survive the fork: none may start any.
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), me],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is the supervisor's alone
             env={**os.environ, **threads},
         )
         theirs.close()
+        os.close(me)
+
+    @property
+    def pid(self) -> int:
+        """The launcher's process id."""
+        return self._process.pid
 
     def fileno(self) -> int:
         """Descriptor that becomes readable when there is a death to hear of."""
@@ -100,38 +121,53 @@ class Launcher:
         return deaths
 
     def close(self) -> None:
-        """End the launcher, and every role that is still there."""
+        """End the launcher, and every role that is still there; a second call does nothing."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # seen also where a child of this process holds a copy
         self._socket.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
-        if self._process.poll() is None:
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
     def _receive(self) -> dict[str, int]:
-        data = self._socket.recv(MESSAGE_NBYTES)
+        try:
+            data = self._socket.recv(MESSAGE_NBYTES)
+        except ConnectionError as error:
+            raise self._gone() from error
         if not data:
             raise self._gone()
         message: dict[str, int] = json.loads(data)
         return message
 
     def _gone(self) -> LauncherDied:
-        return LauncherDied(f"the launcher (process {self._process.pid}) is gone, and all roles with it")
+        return LauncherDied(f"the launcher (process {self.pid}) is gone, and all roles with it")
 
 
-def serve(fd: int) -> None:
-    """Run the launcher: the body of its process. Ends, and all roles with it, when the supervisor is gone."""
-    supervisor = socket.socket(fileno=fd)
-    parent = os.pidfd_open(os.getppid())
+def serve(supervisor_fd: int, parent: int) -> None:
+    """Run the launcher: the body of its process. Ends, and all roles with it, when the supervisor is gone.
+
+    Parameters
+    ----------
+    supervisor_fd
+        The socket on which the supervisor asks.
+    parent
+        The supervisor's pidfd.
+    """
+    setproctitle.setproctitle("penstock-launcher")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    supervisor = socket.socket(fileno=supervisor_fd)
+    with _ending_with(supervisor, parent):
+        import_what_roles_need()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    import_what_roles_need()
 
     selector = selectors.DefaultSelector()
     for source in (supervisor, parent, wake_read):
         selector.register(source, selectors.EVENT_READ)
+    own_fds = (selector.fileno(), supervisor.fileno(), parent, wake_read, wake_write)
     roles: set[int] = set()
     with contextlib.suppress(ConnectionError):
         while parent not in (ready := {key.fileobj for key, _ in selector.select()}):
@@ -142,48 +178,83 @@ def serve(fd: int) -> None:
                 request, fds, _, _ = socket.recv_fds(supervisor, MESSAGE_NBYTES, FORK_DESCRIPTORS)
                 if not request:
                     break
-                pid = _fork(json.loads(request)["fork"], *fds, launchers=(supervisor.fileno(), parent, wake_read, wake_write))
+                arena_fd, control_fd = fds
+                pid = _fork(json.loads(request)["fork"], arena_fd, control_fd, own_fds)
                 roles.add(pid)
                 supervisor.send(json.dumps({"forked": pid}).encode())
     for pid in roles:
-        os.kill(pid, signal.SIGKILL)
+        _kill_group(pid)
+    for pid in roles:
+        os.waitpid(pid, 0)
 
 
 def import_what_roles_need() -> None:
     """Import torch and the roles, and keep their pages shared."""
     import torch
+    import torch._dynamo  # the first optimiser imports it, which would take each learner most of a second
 
     import penstock.engine.evaluator
     import penstock.engine.inference
     import penstock.engine.learner
     import penstock.engine.policy_worker  # noqa: F401
 
-    setproctitle.setproctitle("penstock-launcher")
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
 
 
+@contextlib.contextmanager
+def _ending_with(supervisor: socket.socket, parent: int) -> Iterator[None]:
+    """End this process at once if the supervisor goes while the block, which cannot look for itself, is busy."""
+    watch = select.poll()
+    watch.register(supervisor, select.POLLRDHUP)
+    watch.register(parent, select.POLLIN)
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            if watch.poll(20):
+                os._exit(0)
+
+    thread = threading.Thread(target=look)  # gone before the first fork
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def _report_deaths(supervisor: socket.socket, roles: set[int]) -> None:
     for pid in sorted(roles):
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            _kill_group(pid)
+            _, status = os.waitpid(pid, 0)
             roles.remove(pid)
             supervisor.send(json.dumps({"died": pid, "status": status}).encode())
 
 
-def _fork(name: str, arena_fd: int, control_fd: int, launchers: tuple[int, ...]) -> int:
+def _kill_group(pid: int) -> None:
+    """Kill a role, dead or alive, and with it whatever processes its environments have started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -> int:
     launcher = os.getpid()
     pid = os.fork()
     if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.setpgid(pid, pid)  # by both, so that it is done whoever comes first
         os.close(arena_fd)
         os.close(control_fd)
         return pid
     status = 1
     try:
+        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for fd in launchers:
+        for fd in own_fds:
             os.close(fd)
         status = run_role(name, launcher, arena_fd, Connection(control_fd))
     finally:

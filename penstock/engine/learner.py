@@ -138,8 +138,6 @@ class Learner:
     def _collect(self) -> None:
         """Take hold of full slots; those of an earlier run epoch go straight back."""
         hints = self._arena.full.pop_many(self._arena.shape.num_slots)
-        if not len(hints):
-            return
         taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, LEARNER)]
         held = np.concatenate([self._held, taken])
         fresh = self._arena.slot_epoch[held] == self._arena.control[Control.RUN_EPOCH]
@@ -157,6 +155,8 @@ class Learner:
         stop = False
         for _ in range(config.num_epochs):
             for minibatch in self._algorithm.minibatches(batch, self._generator):
+                if not minibatch.learn.any():
+                    continue  # the optimiser's momentum would still move the weights
                 metrics = self._update(minibatch)
                 for name, value in metrics.items():
                     sums[name] = sums[name] + value if name in sums else value
@@ -179,7 +179,7 @@ class Learner:
             loss, metrics = self._algorithm.loss(self._model, batch)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.max_grad_norm)
-        if math.isfinite(norm.item()):
+        if math.isfinite((loss.detach() + norm).item()):
             self._optimizer.step()
             self._version += 1
             self._updates += 1

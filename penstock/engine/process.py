@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -55,8 +56,8 @@ def tell(control: Connection, told: Told) -> None:
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
     """Run a role in this freshly forked process; return its exit status."""
-    set_parent_death_signal(signal.SIGKILL, launcher)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if not set_parent_death_signal(signal.SIGKILL, launcher):
+        return 1  # too late: the launcher is gone already
     setproctitle.setproctitle(f"penstock-{name}")
     try:
         sys.path[:], directory = control.recv()
@@ -68,10 +69,9 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
         control.send(("ready", None))
         _poll_until_stopped(role, control)
         role.close()
-    except (EOFError, ConnectionError):
-        return 0  # the supervisor is gone
     except BaseException as error:
-        control.send(("failed", _failure(error)))
+        with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
+            control.send(("failed", _failure(error)))
         return 1
     return 0
 
@@ -115,5 +115,3 @@ def describe_status(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"ended with exit status {os.WEXITSTATUS(status)}"
-
-

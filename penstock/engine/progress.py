@@ -16,6 +16,7 @@ from penstock.runs.status import RoleShare, Status
 
 RECENT_EPISODES = 100
 RATE_SECONDS = 5.0
+SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
 
 
 class Progress:
@@ -97,6 +98,8 @@ class Progress:
     def refresh_shares(self, specs: Sequence[RoleSpec], activities: dict[str, tuple[str, ...]]) -> None:
         """Work out how every role spent the time since the last call."""
         spent = self._gauges - self._gauges_then
+        if spent.max() < SHORTEST_WINDOW:
+            return
         self._gauges_then = self._gauges.copy()
         kinds: dict[str, list[int]] = {}
         for spec in specs:

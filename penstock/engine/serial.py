@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from penstock.engine.roles import Role, RoleSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.engine.rollout_worker import RolloutWorker
+from penstock.experience.arena import Control, ExperienceArena
 
 Handler = Callable[[str, str, Any], None]
 
 
 class SerialBackend:
-    """Polls all roles in turn.
+    """Polls all roles in turn, rollout workers only while the learner has a goal ahead.
+
+    So what happens never depends on when the supervisor looks, and training in two calls is training in one.
 
     Parameters
     ----------
@@ -32,6 +35,7 @@ class SerialBackend:
         self._specs = specs
         self._handle = handle
         self._roles: dict[str, Role] = {}
+        self._steps = 0
 
     def start(self) -> None:
         """Make the roles."""
@@ -44,7 +48,7 @@ class SerialBackend:
         torch.set_num_threads(max(spec.num_threads for spec in self._specs))
         try:
             end = time.monotonic() + timeout
-            while any([role.poll() for role in self._roles.values()]) and time.monotonic() < end:
+            while self._poll() and time.monotonic() < end:
                 pass
         finally:
             torch.set_num_threads(threads)
@@ -59,5 +63,14 @@ class SerialBackend:
             role.close()
         self._roles.clear()
 
+    def _poll(self) -> bool:
+        has_goal = self._steps < self._arena.control[Control.GOAL]
+        return any([role.poll() for role in self._roles.values() if has_goal or not isinstance(role, RolloutWorker)])
+
     def _reporter(self, role: str) -> Callable[[str, Any], None]:
-        return lambda kind, payload: self._handle(role, kind, payload)
+        def report(kind: str, payload: Any) -> None:
+            if kind == "learned":
+                self._steps = payload["steps"]
+            self._handle(role, kind, payload)
+
+        return report

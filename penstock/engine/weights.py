@@ -22,19 +22,18 @@ class SharedWeights:
     Parameters
     ----------
     model
-        The model whose tensors are sent or overwritten.
+        The model whose tensors are sent or overwritten. They are moved into one stretch of memory, and must stay there.
     block
         The arena's weights block.
     """
 
     def __init__(self, model: torch.nn.Module, block: WeightsBlock) -> None:
-        self._model = model
         self._block = block
-        self._layout = WeightsLayout(model)
-        self._bytes = np.zeros(self._layout.nbytes + STEPS_NBYTES, np.uint8)
-        self._weights = self._bytes[: self._layout.nbytes]
-        self._steps = self._bytes[self._layout.nbytes :].view(np.int64)
-        flatten_(model)
+        self._model_bytes = flatten_(model)
+        nbytes = len(self._model_bytes)
+        self._payload = np.zeros(nbytes + STEPS_NBYTES, np.uint8)
+        self._weights = torch.from_numpy(self._payload[:nbytes])
+        self._steps = self._payload[nbytes:].view(np.int64)
         self.version = -1
 
     @property
@@ -44,13 +43,13 @@ class SharedWeights:
 
     def publish(self, version: int, steps: int) -> None:
         """Show the model's weights to everyone."""
-        self._layout.pack(self._model, self._weights)
+        self._weights.copy_(self._model_bytes)
         self._steps[0] = steps
-        self._block.publish(self._bytes, version)
+        self._block.publish(self._payload, version)
         self.version = version
 
     def refresh(self) -> None:
         """Load the newest weights into the model, if it does not hold them yet."""
         if self._block.version != self.version:
-            self.version = self._block.read_into(self._bytes)
-            self._layout.unpack(self._weights, self._model)
+            self.version = self._block.read_into(self._payload)
+            self._model_bytes.copy_(self._weights)

@@ -10,8 +10,8 @@ from penstock.envs.spaces import ActionSpec
 class ActionDecoder:
     """Turns a batch of policy actions into a fresh batch of environment actions.
 
-    Discrete actions are shifted by ``start``. Of a continuous action, a dimension with two bounds is clipped to
-    [-1, 1] and scaled to them, one with a single bound is clipped at it, one without bounds is passed on.
+    Discrete actions are shifted by ``start``. Of a continuous action, a dimension with two bounds is scaled from
+    [-1, 1] to them and clipped, one with a single bound is clipped at it, one without bounds is passed on.
     """
 
     def __init__(self, spec: ActionSpec) -> None:
@@ -23,8 +23,6 @@ class ActionDecoder:
         has_low, has_high = np.isfinite(self._low), np.isfinite(self._high)
         self._is_bounded = bool((has_low | has_high).any())
         bounded = has_low & has_high
-        self._nominal_low = np.where(bounded, -1.0, -np.inf)
-        self._nominal_high = np.where(bounded, 1.0, np.inf)
         # Scaling [-1, 1] to itself leaves the other dimensions as they are.
         low, high = np.where(bounded, self._low, -1.0), np.where(bounded, self._high, 1.0)
         self._scale, self._centre = (high - low) / 2, (high + low) / 2
@@ -35,7 +33,6 @@ class ActionDecoder:
         if spec.is_discrete:
             return actions.astype(self._dtype) + spec.start if spec.start else actions.astype(self._dtype)
         if self._is_bounded:
-            actions = np.minimum(np.maximum(actions, self._nominal_low), self._nominal_high)
             actions = np.minimum(np.maximum(actions * self._scale + self._centre, self._low), self._high)
         if self._dtype.kind != "f":
             actions = np.rint(actions)

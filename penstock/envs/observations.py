@@ -89,8 +89,9 @@ class ObservationWriter:
     def _can_hold(self, array: np.ndarray) -> bool:
         if self._dtype.kind == "f":
             return array.dtype.kind in "biuf"
-        limits = np.iinfo(self._dtype)
-        return array.dtype.kind in "biu" and bool(limits.min <= array.min() and array.max() <= limits.max)
+        limits = np.iinfo(self._dtype) if self._dtype.kind != "b" else None
+        low, high = (limits.min, limits.max) if limits else (0, 1)
+        return array.dtype.kind in "biu" and bool(low <= array.min() and array.max() <= high)
 
     def _stack_numbers(self, observations: Sequence[Any]) -> np.ndarray:
         try:

@@ -17,7 +17,7 @@ _ACTION_ADVICE = "translate your actions with a wrapper, such as gymnasium.wrapp
 def observation_spec(space: spaces.Space) -> ObservationSpec:
     """Return the column layout of a space's observations.
 
-    A Box keeps its dtype, except that bool is stored as uint8 and every float but float16 as float32. A Discrete is
+    A Box keeps its dtype, except that every float but float16 is stored as float32. A Discrete is
     an int64 scalar counted from 0.
 
     Raises
@@ -53,8 +53,6 @@ def action_spec(space: spaces.Space) -> ActionSpec:
 
 def _column_dtype(dtype: np.dtype | type | None) -> np.dtype:
     dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return np.dtype(np.uint8)
     if dtype.kind == "f" and dtype != np.float16:
         return np.dtype(np.float32)
     return dtype

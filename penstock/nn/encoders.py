@@ -52,11 +52,15 @@ class NatureCNN(nn.Sequential):
         height, width = (((n - 8) // 4 - 3) // 2 - 1 for n in (layout.height, layout.width))
         super().__init__(
             layout,
-            *(orthogonal(nn.Conv2d(layout.channels, 32, 8, stride=4)), nn.ReLU()),
-            *(orthogonal(nn.Conv2d(32, 64, 4, stride=2)), nn.ReLU()),
-            *(orthogonal(nn.Conv2d(64, 64, 3)), nn.ReLU()),
+            orthogonal(nn.Conv2d(layout.channels, 32, 8, stride=4)),
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(32, 64, 4, stride=2)),
+            nn.ReLU(),
+            orthogonal(nn.Conv2d(64, 64, 3)),
+            nn.ReLU(),
             nn.Flatten(),
-            *(orthogonal(nn.Linear(64 * height * width, 512)), nn.ReLU()),
+            orthogonal(nn.Linear(64 * height * width, 512)),
+            nn.ReLU(),
         )
         self.output_size: int = 512
 

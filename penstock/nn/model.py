@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -179,11 +180,16 @@ class ActorCritic(nn.Module):
             Over the leading dimensions of ``observation``.
         value : Tensor
             Values in the space of the head (see :meth:`denormalize_value`), float32, one for each row.
+
+        Raises
+        ------
+        ValueError
+            When a network with memory is given rows that are not time-major, or no ``first`` or ``state``.
         """
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         x = self.input(observation.flatten(0, len(leading) - 1))
         features = self.encoder(x)
-        value_features = features if self.value_encoder is None else self.value_encoder(x)
+        value_features = None if self.value_encoder is None else self.value_encoder(x)
         with _without_autocast(features.device):
             features = features.float().unflatten(0, leading)
             if self.memory is not None:
@@ -195,7 +201,7 @@ class ActorCritic(nn.Module):
                         f"state {'missing' if state is None else tuple(state.shape)}"
                     )
                 features, _ = self.memory.unroll(features, first, state)
-            value_features = features if self.value_encoder is None else value_features.float().unflatten(0, leading)
+            value_features = features if value_features is None else value_features.float().unflatten(0, leading)
             return self._distribution(features), self.value_head(value_features).squeeze(-1)
 
     def _distribution(self, features: Tensor) -> Distribution:
@@ -209,8 +215,8 @@ class ActorCritic(nn.Module):
         return value if self.return_moments is None else self.return_moments.denormalize(value)
 
     def normalize_return(self, target: Tensor) -> Tensor:
-        """Turn returns into targets for the head; the same returns where they are not normalised."""
-        return target if self.return_moments is None else self.return_moments.normalize(target)
+        """Turn returns into targets for the head, the inverse of :meth:`denormalize_value`: nothing is clipped."""
+        return target if self.return_moments is None else self.return_moments.normalize(target, clip=math.inf)
 
     def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
         """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""

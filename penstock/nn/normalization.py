@@ -44,7 +44,8 @@ class RunningMoments(nn.Module):
     def update(self, x: Tensor, mask: Tensor | None = None) -> None:
         """Take rows into the moments, in place.
 
-        Merges the batch's moments with the running ones (Chan, Golub and LeVeque 1983, doi:10.1080/00031305.1983.10483115).
+        Merges the batch's moments with the running ones, after Chan, Golub and LeVeque 1983
+        (doi:10.1080/00031305.1983.10483115).
 
         Parameters
         ----------

@@ -58,6 +58,6 @@ class CountingEnv(gymnasium.Env):
 
 
 def counting_vector(endings_of_lanes: Sequence[Sequence[Ending]], mode: AutoresetMode) -> SyncVectorEnv:
-    """A vector of counting environments, tagged 0, 1, 2, ..."""
+    """A vector of counting environments, tagged 0, 1, 2, ..., that writes every step into the same buffers."""
     makers = [functools.partial(CountingEnv, tag, endings) for tag, endings in enumerate(endings_of_lanes)]
-    return SyncVectorEnv(makers, autoreset_mode=mode)
+    return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)

@@ -9,11 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 
 from penstock.envs import EnvironmentFailure, Lanes, UnsupportedSpaceError
 from penstock.envs.single import SingleLanes
 from penstock.envs.vector import VectorLanes
+from tests.envs.altered import AlteredVector, altered_lanes
 from tests.envs.faulty import GOOD, FaultyEnv
 
 NO_ACTION = np.zeros(3, np.int64)
@@ -150,28 +151,12 @@ def test_close_closes_every_environment_even_after_one_failed_to() -> None:
 
 
 def test_actions_of_the_wrong_number_are_the_callers_mistake() -> None:
-    for lanes in (lanes_with(FaultyEnv()), vector_lanes()):
+    for lanes in (lanes_with(FaultyEnv()), altered_lanes()):
         with pytest.raises(ValueError, match=r"expected .*3 .* after a reset"):
             lanes.step(NO_ACTION)
         lanes.reset()
         with pytest.raises(ValueError, match="found 2 actions"):
             lanes.step(NO_ACTION[:2])
-
-
-class FaultyVector(SyncVectorEnv):
-    """A vector environment whose step answers are altered on the way out."""
-
-    def __init__(self, alter: Any = None, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **faults: Any) -> None:
-        super().__init__([FaultyEnv, FaultyEnv, lambda: FaultyEnv(**faults)], autoreset_mode=mode)
-        self.alter = alter
-
-    def step(self, actions: Any) -> Any:
-        answer = super().step(actions)
-        return self.alter(*answer) if self.alter else answer
-
-
-def vector_lanes(*arguments: Any, **faults: Any) -> VectorLanes:
-    return VectorLanes(FaultyVector(*arguments, **faults), [0, 1, 2], name="vector", first_lane=10)
 
 
 @pytest.mark.parametrize(
@@ -188,40 +173,40 @@ def vector_lanes(*arguments: Any, **faults: Any) -> VectorLanes:
     ],
 )
 def test_a_vector_environments_malformed_step_is_refused(alter: Any, lane: int | None, message: str) -> None:
-    failure = failure_of(vector_lanes(alter))
+    failure = failure_of(altered_lanes(alter))
     assert where(failure) == ("step", lane, 1)
     assert re.search(message, str(failure))
 
 
 def test_an_exception_in_a_vector_environment_names_the_step() -> None:
-    failure = failure_of(vector_lanes(step_answers={3: KeyError("no such joint")}))
+    failure = failure_of(altered_lanes(step_answers={3: KeyError("no such joint")}))
     assert where(failure) == ("step", None, 3)
     assert "every lane" in str(failure) and "no such joint" in str(failure)
 
 
 def test_an_exception_in_a_masked_reset_is_the_resets_failure() -> None:
     ended = (GOOD, 0.0, True, False, {})
-    lanes = vector_lanes(None, AutoresetMode.DISABLED, step_answers={2: ended}, reset_answers={2: OSError("gone")})
+    lanes = altered_lanes(None, AutoresetMode.DISABLED, step_answers={2: ended}, reset_answers={2: OSError("gone")})
     assert where(failure_of(lanes)) == ("reset", None, 2)
 
 
 def test_a_final_observation_that_is_missing_or_bad_is_refused() -> None:
     ended = (np.array([0.0, np.nan], np.float32), 0.0, False, True, {})
     for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
-        lanes = vector_lanes(None, mode, step_answers={2: ended})
+        lanes = altered_lanes(None, mode, step_answers={2: ended})
         play(lanes, 2)
         assert lanes.finals.tolist() == [2]
         with pytest.raises(EnvironmentFailure, match="finite observation") as caught:
             lanes.write_finals(np.zeros((1, 2), np.float32), np.zeros(1, np.int64))
         assert where(caught.value) == ("step", 12, 2)
 
-    lanes = vector_lanes(lambda o, r, te, tr, i: (o, r, te, tr, {}), AutoresetMode.SAME_STEP, step_answers={2: ended})
+    lanes = altered_lanes(lambda o, r, te, tr, i: (o, r, te, tr, {}), AutoresetMode.SAME_STEP, step_answers={2: ended})
     failure = failure_of(lanes)
     assert where(failure) == ("step", 12, 2) and "info['final_obs']" in str(failure)
 
 
 def test_a_vector_environment_must_say_how_it_resets() -> None:
-    env = FaultyVector()
+    env = AlteredVector()
     env.metadata = {}
     with pytest.raises(EnvironmentFailure, match=r"found None, legal are .*NEXT_STEP.*SAME_STEP.*DISABLED"):
         VectorLanes(env, [0, 1, 2], name="silent")

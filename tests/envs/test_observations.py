@@ -38,6 +38,8 @@ def write_both_ways(spec: ObservationSpec, observations: list[Any], start: int =
         ("float16", np.float64),
         ("uint8", np.uint8),
         ("uint8", np.bool_),
+        ("bool", np.bool_),
+        ("bool", np.int64),
         ("uint8", np.int64),
         ("int64", np.int32),
         ("int8", np.uint16),
@@ -67,6 +69,7 @@ def test_discrete_observations_are_counted_from_zero() -> None:
     [
         (ObservationSpec((2,), "uint8"), np.array([1.0, 2.0]), "dtype uint8, found float64"),
         (ObservationSpec((2,), "uint8"), np.array([1, 256]), "found int64 with values that do not fit"),
+        (ObservationSpec((2,), "bool"), np.array([0, 2]), "found int64 with values that do not fit"),
         (ObservationSpec((2,), "uint8"), np.array([-1, 0]), "found int64 with values that do not fit"),
         (ObservationSpec((2,), "float32"), np.array([1j, 0]), "found complex128"),
         (ObservationSpec((2,), "float32"), np.array([None, 0]), "found object"),

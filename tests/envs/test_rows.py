@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import EpisodeRecord, Lanes
+from tests.envs.altered import altered_lanes
 from tests.envs.arrangements import ARRANGEMENTS, counting_lanes
 from tests.envs.counting import Ending
 from tests.envs.recorder import Recorder, Segment
@@ -83,14 +84,16 @@ def test_every_step_reports_exactly_what_happened(arrangement: str, lane: int) -
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_after_a_reset_all_lanes_show_a_first_observation_and_nothing_was_stepped(arrangement: str) -> None:
-    lanes = counting_lanes(arrangement, [ENDINGS, ENDINGS])
+    lanes = counting_lanes(arrangement, [[(1, "truncated")], [(1, "terminated")]])
     column = np.zeros((5, 3), np.float32)
-    for episode in (0, 1):
+    for _ in range(2):
         lanes.reset()
         assert lanes.first.all() and not lanes.valid.any() and not lanes.finals.size
         assert not lanes.terminated.any() and not lanes.truncated.any() and not lanes.reward.any()
         lanes.write_observations(column, np.array([3, 1]))
-        assert column.tolist() == [[0, 0, 0], [1, episode, 0], [0, 0, 0], [0, episode, 0], [0, 0, 0]]
+        assert column[[3, 1]][:, [0, 2]].tolist() == [[0, 0], [1, 0]] and not column[[0, 2, 4]].any()
+        lanes.step(np.zeros(2, np.int64))
+        assert lanes.truncated[0] and lanes.terminated[1]
     lanes.close()
 
 
@@ -101,9 +104,11 @@ def test_a_reset_in_the_midst_forgets_boundaries_and_running_episodes(arrangemen
     lanes.step(np.zeros(2, np.int64))
     lanes.reset()
     lanes.take_episodes()
-    for _ in range(3):
+    lanes.step(np.zeros(2, np.int64))
+    assert lanes.valid.all()
+    for _ in range(2):
         lanes.step(np.zeros(2, np.int64))
-    assert lanes.valid[1] and lanes.terminated[1]
+    assert lanes.terminated[1]
     # Lane 1's second episode: rewards 1001, 1002 and 1003.
     assert EpisodeRecord(1, 3006.0, 3) in lanes.take_episodes()
     lanes.close()
@@ -130,6 +135,28 @@ def test_metrics_are_averaged_over_all_real_steps_even_the_last_ones_of_episodes
     assert lanes.take_metrics() == {"progress": 2.0}
     assert lanes.take_metrics() == {}
     lanes.close()
+
+
+def test_what_a_vector_environment_says_of_its_reset_rows_is_not_believed() -> None:
+    lanes = altered_lanes(lambda obs, reward, terminated, *rest: (obs, reward + 5, ~terminated, *rest))
+    lanes.reset()
+    lanes.step(np.zeros(3, np.int64))
+    assert lanes.terminated.all() and lanes.reward.tolist() == [5, 5, 5]
+    lanes.step(np.zeros(3, np.int64))
+    assert not lanes.terminated.any() and not lanes.valid.any() and lanes.reward.tolist() == [0, 0, 0]
+    lanes.step(np.zeros(3, np.int64))
+    assert lanes.take_episodes() == [(lane, 5.0, 1) for lane in (0, 1, 2, 0, 1, 2)]
+
+
+@pytest.mark.filterwarnings("error")
+def test_returns_of_single_precision_rewards_are_summed_in_double_precision() -> None:
+    rewards = iter([2.0**24, 1.0])
+    lanes = altered_lanes(lambda obs, reward, *rest: (obs, np.full(3, next(rewards), np.float32), *rest),
+                          step_answers={2: (np.zeros(2, np.float32), 0.0, True, False, {})})  # fmt: skip
+    lanes.reset()
+    for _ in range(2):
+        lanes.step(np.zeros(3, np.int64))
+    assert lanes.take_episodes() == [(2, 2.0**24 + 1, 2)]
 
 
 episodes = st.tuples(st.integers(1, 5), st.sampled_from(["terminated", "truncated", "both"]))

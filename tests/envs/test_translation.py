@@ -23,10 +23,10 @@ from penstock.envs.translation import action_spec, observation_spec
         (np.uint8, "uint8"),
         (np.int64, "int64"),
         (np.int8, "int8"),
-        (np.bool_, "uint8"),
+        (np.bool_, "bool"),
     ],
 )
-def test_a_box_keeps_its_dtype_but_for_wide_floats_and_bools(declared: type, stored: str) -> None:
+def test_a_box_keeps_its_dtype_but_for_wide_floats(declared: type, stored: str) -> None:
     assert observation_spec(spaces.Box(0, 1, (2, 3), declared)) == ObservationSpec((2, 3), stored)
 
 

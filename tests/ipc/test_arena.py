@@ -4,11 +4,12 @@ import errno
 import gc
 import os
 import socket
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from penstock.ipc import Arena
+from penstock.ipc import Arena, Doorbell, Ring, SlotTable, WeightsBlock
 from tests.ipc.sharing import Sent, Start, finished
 
 
@@ -33,6 +34,29 @@ def test_an_array_keeps_its_arena_alive() -> None:
     gc.collect()
     array[:] = 1.0
     assert array.sum() == 1 << 18
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda arena: Ring.create(arena, 0, 4),
+        lambda arena: Doorbell.create(arena, 0),
+        lambda arena: WeightsBlock.create(arena, 0, 8),
+        lambda arena: SlotTable.create(arena, 0, 4),
+        lambda arena: (Doorbell.create(arena, 0), Doorbell.attach(arena, 0))[1],
+    ],
+)
+def test_a_structure_keeps_its_arena_alive(create: Callable[[Arena], object]) -> None:
+    arena = Arena.create(4096)
+    fd = arena.fd
+    structure = create(arena)
+    del arena
+    gc.collect()
+    os.fstat(fd)  # still open
+    del structure
+    gc.collect()
+    with pytest.raises(OSError):
+        os.fstat(fd)
 
 
 def test_an_array_has_the_asked_shape_dtype_and_place() -> None:

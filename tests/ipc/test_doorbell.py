@@ -68,6 +68,7 @@ class _Signalled(Exception):
     pass
 
 
+@pytest.mark.timeout(60, method="thread")  # the usual method is itself a signal
 def test_a_signal_handler_runs_during_an_endless_wait(bell: Doorbell) -> None:
     def handler(*_: object) -> None:
         raise _Signalled

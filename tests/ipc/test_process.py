@@ -1,23 +1,25 @@
 """What a process tells the kernel: when to die, and its name."""
 
 import os
+import select
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.ipc import Arena, Doorbell, set_parent_death_signal, set_process_name
 from tests.ipc.sharing import Sent, Start, finished
 
 
-def _have_a_child_and_wait(sent: Sent, alive: int) -> None:
-    """Run in the middle process: its child holds ``alive`` open until a signal ends it."""
+def _have_a_child_and_wait(sent: Sent) -> None:
+    """Run in the middle process: its child reports its process id, then waits for the end."""
     middle = os.getpid()
     if os.fork() == 0:
         set_parent_death_signal(signal.SIGKILL, middle)
+        sent.arena.array(64, 1, np.int64)[0] = os.getpid()
         Doorbell.attach(sent.arena, 0).ring()
-    else:
-        os.close(alive)
     while True:
         signal.pause()
 
@@ -25,15 +27,17 @@ def _have_a_child_and_wait(sent: Sent, alive: int) -> None:
 @pytest.mark.timeout(60)
 def test_a_child_dies_with_its_parent(fork: Start, arena: Arena) -> None:
     bell = Doorbell.create(arena, 0)
-    reading, alive = os.pipe()
-    parent = fork(_have_a_child_and_wait, Sent(arena), alive)
-    os.close(alive)
+    parent = fork(_have_a_child_and_wait, Sent(arena))
     assert bell.wait(0, timeout=None) == 1
-    parent.kill()
-    parent.join()
-    # The end of the pipe is reached once nobody can write to it any more: the grandchild is gone.
-    with open(reading, "rb") as pipe:
-        assert pipe.read() == b""
+    grandchild = os.pidfd_open(int(arena.array(64, 1, np.int64)[0]))
+    try:
+        parent.kill()
+        ended, _, _ = select.select([grandchild], [], [], 20.0)
+        assert ended == [grandchild]
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(grandchild, signal.SIGKILL)
+        os.close(grandchild)
 
 
 def test_a_parent_gone_before_the_request_is_noticed() -> None:

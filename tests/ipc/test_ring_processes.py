@@ -1,6 +1,7 @@
 """The ring between processes that race, and that are killed at any instant."""
 
 import random
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,51 @@ def test_consumers_killed_in_their_sleep_take_nothing_with_them(fork: Start, are
         process.join()
     assert ring.push(1) and ring.push(2)
     assert ring.pop_many(4, timeout=None).tolist() == [1, 2]
+
+
+HUGE = 1 << 22  # items of a copy that takes milliseconds, all of them under the mutex
+
+
+def _push_huge(arena: Arena) -> None:
+    Ring.attach(arena, RING).push_many(np.full(HUGE, -1))
+
+
+def _pop_huge(arena: Arena) -> None:
+    Ring.attach(arena, RING).pop_many(HUGE)
+
+
+def kill_inside(process: BaseProcess, arena: Arena) -> None:
+    """Kill the process as soon as the first word of the ring's mutex says that it is the holder."""
+    holder = arena.array(RING + 16, 1, np.uint32)
+    while int(holder[0]) & 0x3FFFFFFF != process.pid:
+        pass
+    process.kill()
+    process.join()
+
+
+@pytest.mark.timeout(60)
+def test_a_producer_killed_inside_a_push_has_pushed_nothing_and_blocks_nobody(fork: Start) -> None:
+    arena = Arena.create(Ring.nbytes(HUGE))
+    ring = Ring.create(arena, RING, HUGE)
+    ring.push(1)
+    for _ in range(5):
+        kill_inside(fork(_push_huge, arena), arena)
+        assert len(ring) == 1
+    assert ring.push(2)
+    assert ring.pop_many(3).tolist() == [1, 2]
+
+
+@pytest.mark.timeout(60)
+def test_a_consumer_killed_inside_a_pop_has_taken_nothing_and_blocks_nobody(fork: Start) -> None:
+    arena = Arena.create(Ring.nbytes(HUGE))
+    ring = Ring.create(arena, RING, HUGE)
+    items = np.arange(HUGE)
+    assert ring.push_many(items) == HUGE
+    for _ in range(5):
+        kill_inside(fork(_pop_huge, arena), arena)
+        assert len(ring) == HUGE
+    assert (ring.pop_many(HUGE) == items).all()
+    assert ring.push(3)
 
 
 KILLS, MOST_ITEMS, BATCH = 150, 1 << 20, 5

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.ipc import Arena, Ring, SlotState, SlotTable
+from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable
 from tests.ipc.sharing import Sent, Start, finished
 
 FREE, WRITING, FULL, READING = SlotState
@@ -139,7 +139,8 @@ class SlotTableBehavesLikeAList(RuleBasedStateMachine):
 TestSlotTableBehavesLikeAList = SlotTableBehavesLikeAList.TestCase
 TestSlotTableBehavesLikeAList.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
-RACERS, ROUNDS, NUM_SLOTS = 3, 30_000, 8
+RACERS, ROUNDS, NUM_SLOTS = 3, 60_000, 2
+READY, GO = 1 << 14, (1 << 14) + 64
 
 
 def _race(sent: Sent, racer: int) -> None:
@@ -148,6 +149,8 @@ def _race(sent: Sent, racer: int) -> None:
     marks = sent.arena.array(1 << 12, NUM_SLOTS, np.int64)
     wins = sent.arena.array(1 << 13, (RACERS, NUM_SLOTS), np.int64)[racer]
     every = np.arange(NUM_SLOTS)
+    Doorbell.attach(sent.arena, READY).ring()
+    Doorbell.attach(sent.arena, GO).wait(0, timeout=None)
     for _ in range(ROUNDS):
         mine = every[table.claim(every, FREE, WRITING, racer)]
         marks[mine] = racer
@@ -159,7 +162,12 @@ def _race(sent: Sent, racer: int) -> None:
 @pytest.mark.timeout(60)
 def test_of_racing_processes_exactly_one_gets_each_slot(arena: Arena, spawn: Start) -> None:
     table = SlotTable.create(arena, 0, NUM_SLOTS)
-    assert all([finished(p) for p in [spawn(_race, Sent(arena), racer) for racer in range(RACERS)]])
+    ready, go = Doorbell.create(arena, READY), Doorbell.create(arena, GO)
+    racers = [spawn(_race, Sent(arena), racer) for racer in range(RACERS)]
+    while ready.value < RACERS:
+        ready.wait(ready.value, timeout=0.1)
+    go.ring()
+    assert all([finished(racer) for racer in racers])
     wins = arena.array(1 << 13, (RACERS, NUM_SLOTS), np.int64)
     assert table.in_state(FREE).tolist() == list(range(NUM_SLOTS))
     assert [table.generation(slot) for slot in range(NUM_SLOTS)] == wins.sum(axis=0).tolist()

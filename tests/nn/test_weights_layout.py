@@ -191,7 +191,14 @@ def swapped_places(module):
     module[0].weight.data, module[2].weight.data = module[2].weight.data, module[0].weight.data
 
 
-@pytest.mark.parametrize("disorder", [transposed_in_place, swapped_places])
+def neighbours_by_chance(module):
+    """Two tensors lie as far apart as the table wants, but their memory was not allocated together."""
+    memory = np.random.default_rng(0).random(32, dtype=np.float32)
+    module[0].weight.data = torch.from_numpy(memory[:9]).view(3, 3)
+    module[0].bias.data = torch.from_numpy(memory[16:19])
+
+
+@pytest.mark.parametrize("disorder", [transposed_in_place, swapped_places, neighbours_by_chance])
 def test_memory_that_is_not_laid_out_like_the_table_is_packed_right(disorder):
     source, target = (nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)) for _ in range(2))
     disorder(source)

@@ -1,0 +1,176 @@
+"""Films: what lands in the file, and what is said where nothing can be drawn."""
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.ppo import PPO, PPOConfig
+from penstock.config import ConfigError
+from penstock.engine.policy import Policy
+from penstock.engine.video import film
+from penstock.envs.making import probe
+from penstock.envs.spec import EnvSpec
+
+
+class Painted(gymnasium.Env):
+    """Shows how many steps it has made; lasts five; its pictures are of one grey, darker than the step before."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - as Gymnasium has it
+    observation_space = gymnasium.spaces.Box(0.0, 10.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    size = (33, 47, 3)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.shown(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.shown(), 0.0, False, self.steps == 5, {}
+
+    def render(self):
+        return np.full(self.size, 200 - 30 * self.steps, np.uint8)
+
+    def shown(self):
+        return np.array([self.steps], np.float32)
+
+
+class Silent(Painted):
+    def __init__(self):
+        super().__init__(None)
+
+
+class WithoutItsPackage(Painted):
+    def render(self):
+        raise gymnasium.error.DependencyNotInstalled("pip install crayons")
+
+
+class Flat(Painted):
+    size = (33, 47)
+
+
+def resolved(env, vectorize="make", **env_kwargs):
+    return EnvSpec.resolve(env, env_kwargs, vectorize)
+
+
+def untrained(env: EnvSpec, **settings) -> Policy:
+    observation, action, _ = probe(env)
+    algorithm = PPO(PPOConfig(env=env.name, num_workers=1, hidden_sizes=(8,), **settings), observation, action)
+    torch.manual_seed(0)
+    return Policy(algorithm, algorithm.build_model(), {})
+
+
+def filmed(tmp_path: Path, env: EnvSpec, deterministic=True, seed=0, **settings) -> tuple[np.ndarray, dict]:
+    path = str(tmp_path / "episode.mp4")
+    film(untrained(env, **settings), env, path, deterministic=deterministic, seed=seed)
+    return imageio.imread(path, plugin="pyav"), imageio.immeta(path, plugin="pyav")
+
+
+def length_of_the_episode_played(env_id: str, seed: int) -> int:
+    policy, env = untrained(resolved(env_id)), gymnasium.make(env_id)
+    observation, _ = env.reset(seed=seed)
+    steps, is_over = 0, False
+    while not is_over:
+        observation, _, terminated, truncated, _ = env.step(policy.act(observation))
+        steps, is_over = steps + 1, terminated or truncated
+    env.close()
+    return steps
+
+
+@pytest.mark.parametrize("vectorize", ["make", "vector"])
+def test_a_gymnasium_episode_is_filmed_with_a_picture_of_every_observation_at_its_own_pace(tmp_path, vectorize):
+    pictures, about = filmed(tmp_path, resolved("CartPole-v1", vectorize), seed=5)
+    assert pictures.shape == (length_of_the_episode_played("CartPole-v1", seed=5) + 1, 400, 600, 3)
+    assert about["codec"] == "h264"
+    assert about["fps"] == gymnasium.make("CartPole-v1").metadata["render_fps"]
+
+
+def test_pictures_come_in_the_order_of_the_steps_and_odd_sides_are_made_even(tmp_path):
+    pictures, _ = filmed(tmp_path, resolved(Painted))
+    assert pictures.shape == (6, 34, 48, 3)
+    assert np.allclose(pictures.mean((1, 2, 3)), [200, 170, 140, 110, 80, 50], atol=4)
+
+
+def test_an_environment_that_decides_by_itself_to_draw_is_filmed_too(tmp_path):
+    pictures, _ = filmed(tmp_path, resolved(lambda: Painted("rgb_array")))
+    assert len(pictures) == 6
+
+
+def test_a_policy_with_memory_is_filmed(tmp_path):
+    pictures, _ = filmed(tmp_path, resolved(Painted), memory="gru", memory_size=4)
+    assert len(pictures) == 6
+
+
+def test_a_film_of_samples_is_the_same_for_the_same_seed_and_leaves_torch_s_own_stream_alone(tmp_path):
+    stream = torch.get_rng_state()
+    policy = untrained(resolved("CartPole-v1"))
+    torch.set_rng_state(stream)
+    films = []
+    for seed in (3, 3, 4):
+        film(policy, resolved("CartPole-v1"), str(tmp_path / "episode.mp4"), deterministic=False, seed=seed)
+        films.append(imageio.imread(tmp_path / "episode.mp4", plugin="pyav"))
+    assert np.array_equal(films[0], films[1])
+    assert not np.array_equal(films[0], films[2])
+    assert torch.equal(torch.get_rng_state(), stream)
+
+
+@pytest.mark.parametrize("grayscale", [True, False])
+def test_an_atari_film_shows_what_the_policy_sees_four_times_as_large(tmp_path, grayscale):
+    env = resolved("ALE/Pong-v5", grayscale=grayscale, max_num_frames_per_episode=200)
+    settings = {} if grayscale else {"encoder": "mlp"}
+    pictures, about = filmed(tmp_path, env, **settings)
+    assert pictures.shape[1:] == (4 * 84, 4 * 84, 3)
+    assert about["fps"] == 15  # 60 frames per second, of which the game is shown every fourth
+    assert 20 < len(pictures) <= 200 / 4 + 1
+    is_grey = np.ptp(pictures.astype(int), axis=3).max() < 8
+    assert is_grey == grayscale
+
+
+@pytest.mark.parametrize(
+    ("env", "because"),
+    [
+        (Silent, "render_mode is None"),
+        (WithoutItsPackage, "pip install crayons"),
+        (Flat, r"render\(\) must return uint8 \[H, W, 3\], found uint8 of shape \(33, 47\)"),
+    ],
+)
+def test_an_environment_that_cannot_draw_is_refused_with_the_reason_and_leaves_no_file(tmp_path, env, because):
+    spec = resolved(env)
+    with pytest.raises(ConfigError, match=f"{env.__name__} cannot be filmed: .*{because}"):
+        filmed(tmp_path, spec)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vector_environment_of_the_user_s_own_is_refused(tmp_path):
+    def make(num_envs):
+        return gymnasium.make_vec("CartPole-v1", num_envs)
+
+    with pytest.raises(ConfigError, match="vector environments, which cannot be filmed"):
+        filmed(tmp_path, resolved(make, "vector"))
+
+
+@pytest.mark.parametrize("package", ["imageio", "av"])
+def test_the_missing_extra_is_named_with_its_remedy(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, f"{package}.v3", None)
+    with pytest.raises(ConfigError, match=r"pip install 'penstock\[video\]'"):
+        filmed(tmp_path, resolved(Painted))
+
+
+@pytest.mark.parametrize(
+    ("name", "because"),
+    [("film.txt", "ends in one of .mp4, .mkv, .mov"), ("nowhere/film.mp4", "there is no directory")],
+)
+def test_a_file_that_could_not_be_written_is_refused_before_anything_is_played(tmp_path, name, because):
+    with pytest.raises(ConfigError, match=because):
+        film(untrained(resolved(Painted)), resolved(Painted), str(tmp_path / name), deterministic=True, seed=0)
+    assert not list(tmp_path.iterdir())
