@@ -1,0 +1,24 @@
+"""What a run leaves behind and shows: run directory, checkpoints, metrics, terminal view.
+
+Nothing here imports torch at module level, so that reading a run or showing one costs no second of start-up.
+"""
+
+from penstock.runs.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from penstock.runs.metrics import MetricsLog
+from penstock.runs.run_directory import RunDirectory, RunDirectoryError, resolve_checkpoint
+from penstock.runs.status import RoleShare, Status
+from penstock.runs.store import CheckpointStore
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointStore",
+    "MetricsLog",
+    "RoleShare",
+    "RunDirectory",
+    "RunDirectoryError",
+    "Status",
+    "load_checkpoint",
+    "resolve_checkpoint",
+    "save_checkpoint",
+]

@@ -1,0 +1,313 @@
+"""One checkpoint: a directory with weights, training state and a description, whole or not there at all.
+
+========================  ==========================================================================
+``weights.safetensors``   parameters and buffers of the model, by name
+``state.pt``              optimiser and counters (absent where only the weights were saved)
+``meta.json``             what it is; size and SHA-256 of the other files, and of itself
+========================  ==========================================================================
+
+Loading never executes code: safetensors and JSON hold data only, and ``state.pt`` is read with ``weights_only=True``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.runs.files import directory_replacing, json_bytes, json_values, previous_of, write_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT = "penstock checkpoint"
+FORMAT_VERSION = 1
+
+WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
+
+
+class CheckpointError(Exception):
+    """A checkpoint is missing, foreign, of another architecture, or written by a newer Penstock."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A file of the checkpoint is missing, shortened or altered. The message names it."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint."""
+
+    path: Path
+    meta: dict[str, Any]
+    """format_version, algorithm, env, steps, version, updates, seconds, mean_return, config, saved_at, ..."""
+    weights: dict[str, Tensor]
+    """Parameters and buffers by name."""
+    state: dict[str, Any] | None
+    """Optimiser and counters; None where only weights were saved."""
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    meta: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    state: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint at `path`, replacing the one that is there in one instant.
+
+    Parameters
+    ----------
+    path
+        The checkpoint's directory. Its parents are made.
+    meta
+        JSON values that describe it. ``format_version`` and ``saved_at`` are added here.
+    weights
+        Tensors by name, of any shape, dtype and device.
+    state
+        Tensors and plain Python values (None, bool, int, float, str) in dicts, lists and tuples.
+
+    Returns
+    -------
+    Path
+        `path`.
+
+    Raises
+    ------
+    OSError
+        The disk is full or cannot be written. What was at `path` before is still there, and nothing else is.
+    CheckpointError
+        `path` holds something that is not a checkpoint; it is not touched.
+    TypeError
+        `state` holds something that could not be loaded again without executing code.
+    """
+    target = Path(os.path.realpath(path))  # of a link, what it leads to is replaced, not the link
+    _require_replaceable(target)
+    files = {WEIGHTS: _weights_bytes(weights)}
+    if state is not None:
+        files[STATE] = _state_bytes(state)
+    description = json_values(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **meta,
+            "saved_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
+        }
+    )
+    description["sha256"] = _digest(description)
+    with directory_replacing(target) as aside:
+        for name, data in files.items():
+            write_file(aside / name, data)
+        write_file(aside / META, json_bytes(description))
+    return Path(path)
+
+
+def load_checkpoint(path: str | os.PathLike[str], device: str = "cpu") -> Checkpoint:
+    """Read a checkpoint, with every tensor on `device`.
+
+    Raises
+    ------
+    DamagedCheckpointError
+        A file is missing, shortened or altered.
+    CheckpointError
+        There is nothing at `path`, it is not a checkpoint, it was written by a newer Penstock, or its state holds
+        more than tensors and plain values.
+    """
+    import safetensors.torch
+    import torch
+
+    path = Path(path)
+    meta, files = _read(path)
+    weights = {name: tensor.to(device) for name, tensor in safetensors.torch.load(files[WEIGHTS]).items()}
+    state = None
+    if STATE in files:
+        try:
+            state = torch.load(io.BytesIO(files[STATE]), map_location=device, weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise CheckpointError(
+                f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
+                "execute code when loaded. Use a checkpoint that Penstock wrote"
+            ) from error
+    return Checkpoint(path, meta, weights, state)
+
+
+def verify_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the meta data of the checkpoint at `path` after comparing every byte; raises as `load_checkpoint`."""
+    return _read(Path(path))[0]
+
+
+def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor], what: str) -> None:
+    """Raise `CheckpointError` naming the first tensor of `weights` that a module with `module_state` cannot take.
+
+    Parameters
+    ----------
+    weights
+        Loaded tensors by name.
+    module_state
+        ``module.state_dict()`` of the module that is to take them.
+    what
+        Says in the message where the weights come from, e.g. the checkpoint's path.
+    """
+    problem = next(_differences(weights, module_state), None)
+    if problem:
+        raise CheckpointError(
+            f"{what} is of another architecture: {problem}. "
+            "Use the environment and the network settings it was trained with (they are in its meta.json)"
+        )
+
+
+def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor]) -> Iterator[str]:
+    for name, wanted in module_state.items():
+        if name not in weights:
+            yield f"it has no {name!r}, and this model has, of shape {tuple(wanted.shape)}"
+        elif weights[name].shape != wanted.shape:
+            found = tuple(weights[name].shape)
+            yield f"its {name!r} has shape {found}, and this model's has {tuple(wanted.shape)}"
+    for name in weights:
+        if name not in module_state:
+            yield f"it has {name!r}, which this model has not"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read and compare all files; begin again when another process replaced the checkpoint meanwhile."""
+    while True:
+        found = _find(path)
+        try:
+            return _read_once(found[0])
+        except (CheckpointError, OSError):
+            if _find(path) == found:
+                raise
+
+
+def _find(path: Path) -> tuple[Path, tuple[int, int] | None]:
+    """Where the checkpoint of this name lies now, and which directory that is."""
+    if not path.exists() and previous_of(path).exists():  # a save is, or was killed, between its two renames
+        path = previous_of(path)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, None
+    return path, (status.st_dev, status.st_ino)
+
+
+def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist: give the directory of a checkpoint or of a run")
+    if not path.is_dir() or not (path / META).is_file():
+        if path.is_dir() and (path / WEIGHTS).is_file():
+            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing")
+        found = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing" if path.is_dir() else "a file"
+        raise CheckpointError(
+            f"{path} is not a checkpoint: found {found}; a checkpoint is a directory with {META} and {WEIGHTS}"
+        )
+    meta = _read_meta(path)
+    files = {}
+    for name, expected in meta["files"].items():
+        try:
+            data = (path / name).read_bytes()
+        except OSError as error:
+            raise DamagedCheckpointError(
+                f"the checkpoint {path} is damaged: {name} cannot be read ({error.strerror})"
+            ) from error
+        if len(data) != expected["bytes"]:
+            raise DamagedCheckpointError(
+                f"the checkpoint {path} is damaged: {name} has {len(data)} bytes instead of {expected['bytes']}"
+            )
+        if _sha256(data) != expected["sha256"]:
+            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {name} was altered")
+        files[name] = data
+    return meta, files
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((path / META).read_bytes())
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
+    version = meta.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} was written by a newer Penstock: it has format version {version}, and this Penstock reads "
+            f"up to {FORMAT_VERSION}. Upgrade with: pip install --upgrade penstock"
+        )
+    if meta.pop("sha256", None) != _digest(meta):
+        raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
+    return meta
+
+
+def _require_replaceable(path: Path) -> None:
+    """A user's files are never lost: only nothing, or a checkpoint and nothing beside it, may be replaced."""
+    if not path.exists():
+        return
+    found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name]
+    if not found and path.is_dir():
+        return
+    ours = path.is_dir() and META in found and set(found) <= {WEIGHTS, STATE, META}
+    if ours:
+        try:
+            _read_meta(path)
+        except DamagedCheckpointError:
+            ours = FORMAT.encode() in (path / META).read_bytes()
+        except CheckpointError:
+            ours = False
+    if not ours:
+        raise CheckpointError(
+            f"{path} is not replaced: it is no checkpoint, or holds more than one ({', '.join(found[:5])}"
+            f"{', ...' if len(found) > 5 else ''}). Give another path, or remove it yourself"
+        )
+
+
+def _weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
+    import safetensors.torch
+
+    # cloned: names may share memory (tied layers, views of one flat vector), which safetensors refuses
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    return safetensors.torch.save(tensors)
+
+
+def _state_bytes(state: Mapping[str, Any]) -> bytes:
+    import torch
+
+    state = dict(state)
+    _require_plain(state, "state")
+    # into memory first: torch's own file writer turns a full disk into a RuntimeError
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def _require_plain(value: Any, where: str) -> None:
+    """What cannot be loaded again must not be found out when it is needed: refuse it when it is saved."""
+    import torch
+
+    if type(value) in (dict, OrderedDict):
+        for key, item in value.items():
+            _require_plain(key, f"{where} key")
+            _require_plain(item, f"{where}[{key!r}]")
+    elif type(value) in (list, tuple):
+        for index, item in enumerate(value):
+            _require_plain(item, f"{where}[{index}]")
+    elif not (value is None or type(value) in (bool, int, float, str) or isinstance(value, torch.Tensor)):
+        raise TypeError(
+            f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: "
+            "legal are tensors, None, bool, int, float and str, in dicts, lists and tuples"
+        )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(meta: Mapping[str, Any]) -> str:
+    return _sha256(json.dumps(meta, sort_keys=True).encode())

@@ -1,0 +1,166 @@
+"""Files that are wholly there or not at all: appended lines, written files, replaced directories."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import glob
+import json
+import math
+import numbers
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_ASIDE = ".aside"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_EXCHANGE_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class AppendFile:
+    """A file that grows by whole records: one that does not fit on the disk leaves no half of itself behind.
+
+    A last line that a killed process left unfinished is ended, so that the next record starts a line of its own.
+    """
+
+    def __init__(self, path: Path, *, text: bool = True) -> None:
+        self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - lives as long as this object
+        end = self._file.seek(0, os.SEEK_END)
+        if text and end:
+            self._file.seek(end - 1)
+            if self._file.read(1) != b"\n":
+                self._file.write(b"\n")
+
+    def append(self, record: bytes) -> None:
+        """Write all of `record` at the end, or raise `OSError` and leave the file as it was."""
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(record):  # a nearly full disk takes a part, and refuses at the next attempt
+                written += self._file.write(record[written:])
+        except OSError:
+            self._file.truncate(start)
+            raise
+
+    def close(self) -> None:
+        """Close the file; it may be called again."""
+        self._file.close()
+
+
+def json_values(value: Any) -> Any:
+    """Return `value` in JSON's words: NaN and infinities, for which it has none, as null; other objects as text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): json_values(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item) for item in value]
+    return repr(value)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return `value` as readable JSON."""
+    return (json.dumps(json_values(value), indent=2) + "\n").encode()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a new file and wait until it is on the disk."""
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_file_atomically(path: Path, data: bytes) -> None:
+    """Write aside, fsync, rename: whoever reads `path` finds the old content or the new, never a part."""
+    with _name_aside(path) as aside:
+        write_file(aside, data)
+        os.replace(aside, path)
+    _sync_directory(path.parent)
+
+
+@contextmanager
+def directory_replacing(path: Path) -> Iterator[Path]:
+    """Give an empty directory aside to fill; when the block ends it takes the place of the directory `path`.
+
+    With `RENAME_EXCHANGE` the name `path` leads to the old directory or to the new one at every instant, also when
+    the process is killed or the power fails. A file system that cannot exchange (NFS, some FUSE) gets two renames
+    instead; a kill between them leaves the old directory at `previous_of(path)`, where readers look for it.
+    When the block fails, the directory aside is removed and `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent, path.name)
+    with _name_aside(path) as aside:
+        aside.mkdir()
+        yield aside
+        _sync_directory(aside)
+        previous = previous_of(path)
+        try:
+            os.rename(aside, path)  # nothing there, or an empty directory
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if not _exchange(aside, path):
+                shutil.rmtree(previous, ignore_errors=True)
+                os.rename(path, previous)
+                os.rename(aside, path)
+        _sync_directory(path.parent)
+        shutil.rmtree(previous, ignore_errors=True)
+
+
+def previous_of(path: Path) -> Path:
+    """Where the old directory waits while `directory_replacing` puts a new one at `path` by two renames."""
+    return path.with_name(f".{path.name}.previous")
+
+
+def remove_leftovers(directory: Path, name: str = "") -> None:
+    """Remove what processes that are gone had begun to write aside in `directory`, for `name` or for any."""
+    for leftover in directory.glob(f".{glob.escape(name) or '*'}.*{_ASIDE}"):
+        pid = leftover.name.removesuffix(_ASIDE).rpartition(".")[2].partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            _remove(leftover)
+
+
+@contextmanager
+def _name_aside(path: Path) -> Iterator[Path]:
+    """Give an unused hidden name beside `path`; whatever bears it at the end is removed."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_ASIDE}")
+    try:
+        yield aside
+    finally:
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Exchange two names in one instant; False where the file system cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _EXCHANGE_NOT_SUPPORTED:
+        return False
+    raise OSError(code, os.strerror(code), os.fspath(b))
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,110 @@
+"""The run's numbers over time: one JSON object per line, and the same as TensorBoard scalars."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from penstock.runs.files import AppendFile, json_values
+
+METRICS = "metrics.jsonl"
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+class MetricsLog:
+    """Writes ``metrics.jsonl`` and TensorBoard events into a run directory; with None it writes nothing at all.
+
+    A disk that is full, or fails, is told to `warn` once; what could not be written is left out and the run goes on.
+
+    Parameters
+    ----------
+    run_dir
+        The run directory, which exists; None: nothing is written.
+    warn
+        Takes the one line of warning. Default: standard error.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None] = _to_stderr) -> None:
+        self._directory = None if run_dir is None else Path(run_dir)
+        self._warn = warn
+        self._warned = False
+        self._lines: AppendFile | None = None
+        self._events: _EventFile | None = None
+
+    def write(self, steps: int, seconds: float, values: Mapping[str, float]) -> None:
+        """Write one line ``{"steps": ..., "seconds": ..., <values>}`` and one TensorBoard scalar per value.
+
+        Parameters
+        ----------
+        steps
+            Steps learned from so far: the x-axis.
+        seconds
+            Wall-clock time trained so far.
+        values
+            Numbers by name. NaN and infinities become null in the line; TensorBoard shows them as they are.
+        """
+        if self._directory is None:
+            return
+        numbers = {name: float(value) for name, value in values.items()}
+        try:
+            if self._lines is None:
+                self._lines = AppendFile(self._directory / METRICS)
+            line = json.dumps(json_values({"steps": steps, "seconds": round(seconds, 3), **numbers}))
+            self._lines.append(line.encode() + b"\n")
+            if self._events is None:
+                self._events = _EventFile(self._directory, steps)
+            self._events.append(steps, {**numbers, "seconds": seconds})
+        except OSError as error:
+            if not self._warned:
+                self._warn(
+                    f"warning: metrics cannot be written to {self._directory} ({error.strerror}); training goes on "
+                    "without them until they can"
+                )
+            self._warned = True
+
+    def close(self) -> None:
+        """Close the files; it may be called again."""
+        for file in (self._lines, self._events):
+            if file is not None:
+                file.close()
+
+
+class _EventFile:
+    """One file of TensorBoard events, through TensorBoard's own record format and messages.
+
+    Imports TensorBoard when made, not before: start-up does not wait for it, and torch is never needed.
+    """
+
+    def __init__(self, directory: Path, first_step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        self._file = AppendFile(directory / name, text=False)
+        self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        # a resumed run: what an earlier file holds from this step on was undone, and is not shown
+        self._append(Event(wall_time=time.time(), step=first_step, session_log=SessionLog(status=SessionLog.START)))
+
+    def append(self, steps: int, values: Mapping[str, float]) -> None:
+        scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._append(self._event(wall_time=time.time(), step=steps, summary=self._summary(value=scalars)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _append(self, event: Any) -> None:
+        record = BytesIO()
+        self._record_writer(record).write(event.SerializeToString())
+        self._file.append(record.getvalue())

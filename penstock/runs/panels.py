@@ -1,0 +1,240 @@
+"""How a `Status` looks: rounded panels for a terminal, one line for a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.runs.status import RoleShare, Status
+
+_SIDE_BY_SIDE, _WIDE = 80, 100
+_MOST_NUMBERS = 7
+_LEAST_SHARE = 0.005
+_WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
+_WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> RenderableType:
+    """Draw the whole state of a run, for a terminal `width` columns wide.
+
+    Parameters
+    ----------
+    status
+        What to show.
+    returns
+        Mean returns so far, in order of time, drawn as a spark line.
+    width
+        Columns of the terminal. From 80 on, panels stand side by side.
+    """
+    middle = Table.grid(expand=True)
+    throughput, learning = _throughput(status), _learning(status, returns)
+    if width < _SIDE_BY_SIDE:
+        middle.add_row(_panel(throughput, "throughput"))
+        middle.add_row(_panel(learning, "learning"))
+    else:
+        middle.add_column(ratio=2)
+        middle.add_column(ratio=3)
+        height = max(throughput.row_count, learning.row_count) + 2
+        middle.add_row(_panel(throughput, "throughput", height=height), _panel(learning, "learning", height=height))
+    parts: list[RenderableType] = [_header(status, width), middle]
+    if status.roles:
+        parts.append(_roles(status, width))
+    return Group(*parts)
+
+
+def plain_line(status: Status) -> str:
+    """Tell the state of a run in one line."""
+    parts = [
+        f"{clock(status.seconds)}",
+        f"{status.steps:,} steps ({_progress(status):.0%})",
+        f"{status.steps_per_second:,.0f} steps/s",
+    ]
+    if status.frame_skip > 1:
+        parts.append(f"{status.steps_per_second * status.frame_skip:,.0f} frames/s")
+    if status.mean_return is not None:
+        parts.append(f"return {number(status.mean_return)}")
+    if status.eval_return is not None:
+        target = "" if status.target_return is None else f" of {number(status.target_return)}"
+        parts.append(f"eval {number(status.eval_return)}{target}")
+    parts.append(f"lag {status.policy_lag_mean:.1f}")
+    for label, count in (
+        ("masked", status.masked_steps),
+        ("skipped updates", status.skipped_updates),
+        ("restarts", status.restarts),
+    ):
+        if count:
+            parts.append(f"{label} {count:,}")
+    if status.limiting_role:
+        parts.append(f"limited by {status.limiting_role}")
+    return "  ".join(parts)
+
+
+def number(value: float) -> str:
+    """A number in the few digits that matter."""
+    size = abs(value)
+    if size >= 10_000:
+        return f"{value:,.0f}"
+    if size >= 10 or value == 0:
+        return f"{value:,.1f}"
+    return f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
+
+
+def clock(seconds: float) -> str:
+    """A time span: "5.8 s", "3:05", "1:02:03"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _progress(status: Status) -> float:
+    return min(1.0, status.steps / status.total_steps) if status.total_steps else 1.0
+
+
+def _header(status: Status, width: int) -> Panel:
+    left = (status.total_steps - status.steps) / status.steps_per_second if status.steps_per_second > 0 else None
+    remaining = "" if left is None or left <= 0 else f", {clock(left)} left"
+    row = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    row.add_column(ratio=1)
+    row.add_column(justify="right", no_wrap=True)
+    row.add_column(justify="right", no_wrap=True)
+    row.add_row(
+        ProgressBar(total=1.0, completed=_progress(status), complete_style="cyan", finished_style="green"),
+        Text.assemble((f"{status.steps:,}", "bold"), (f" of {status.total_steps:,} steps", "dim")),
+        Text(f"{clock(status.seconds)}{remaining}"),
+    )
+    title = Text.assemble(
+        ("penstock", "bold cyan"), "  ", (status.algorithm, "bold default"), (" on ", "default"),
+        (status.env, "bold default"),
+    )  # fmt: skip
+    run_dir = status.run_dir or ""
+    if len(run_dir) > width - 8:  # the end of a path tells more than its beginning
+        run_dir = "…" + run_dir[9 - width :]
+    return _panel(row, title, subtitle=run_dir)
+
+
+def _panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height: int | None = None) -> Panel:
+    return Panel(
+        body, title=title if isinstance(title, Text) else Text(title, "default"), title_align="left",
+        subtitle=Text(subtitle, "dim") if subtitle else None, subtitle_align="right",
+        box=box.ROUNDED, border_style="bright_black", height=height, padding=(0, 1),
+    )  # fmt: skip
+
+
+def _pairs() -> Table:
+    table = Table.grid(expand=True, padding=(0, 1, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(ratio=1, justify="right")
+    return table
+
+
+def _throughput(status: Status) -> Table:
+    rows = _pairs()
+    rows.add_row("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green"))
+    if status.frame_skip > 1:
+        rows.add_row("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}")
+    rows.add_row("learned from", f"{status.steps:,} steps")
+    seen = status.steps + status.masked_steps
+    share = status.masked_steps / seen if seen else 0.0
+    rows.add_row("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", "yellow" if share > 0.01 else ""))
+    rows.add_row("updates", f"{status.updates:,}")
+    rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
+    if status.skipped_updates:
+        rows.add_row("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow"))
+    if status.restarts:
+        rows.add_row("restarts", Text(f"{status.restarts:,}", "bold yellow"))
+    return rows
+
+
+def _learning(status: Status, returns: Sequence[float]) -> Table:
+    rows = _pairs()
+    mean_return = "-" if status.mean_return is None else number(status.mean_return)
+    rows.add_row("return", Text.assemble((_spark_line(returns), "cyan"), "  ", (mean_return, "bold")))
+    if status.mean_length is not None:
+        rows.add_row("episodes", f"{status.episodes:,}, {number(status.mean_length)} steps long")
+    if status.eval_return is not None or status.target_return is not None:
+        evaluation, target = status.eval_return, status.target_return
+        reached = evaluation is not None and target is not None and evaluation >= target
+        value = Text()
+        value.append("-" if evaluation is None else number(evaluation), "bold green" if reached else "bold")
+        value.append("" if status.best_return is None else f", best {number(status.best_return)}")
+        value.append("" if target is None else f", target {number(target)}")
+        rows.add_row("evaluation", value)
+    hidden = 0
+    for values in (status.losses, status.metrics):
+        for name, shown in list(values.items())[:_MOST_NUMBERS]:
+            rows.add_row(name.replace("_", " "), number(shown))
+        hidden += max(0, len(values) - _MOST_NUMBERS)
+    if hidden:
+        rows.add_row(f"and {hidden} more", Text("in metrics.jsonl", "dim"))
+    return rows
+
+
+def _roles(status: Status, width: int) -> Panel:
+    looks = _looks(status.roles)
+    rows = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    rows.add_column(no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(ratio=1)
+    bar_width = 40 if width >= _WIDE else 20
+    for role in status.roles:
+        name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
+        rows.add_row(name, _bar(role, looks, bar_width), _legend(role, looks))
+    body: list[RenderableType] = [rows]
+    if status.limiting_role:
+        reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
+        body.append(Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason))
+    return _panel(Group(*body), "roles")
+
+
+def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
+    """Glyph and colour of each activity, the same in all roles; a wait is pale, and work can be told without colour."""
+    looks: dict[str, tuple[str, str]] = {}
+    work = 0
+    for activity in (activity for role in roles for activity in role.activities):
+        if activity in looks:
+            continue
+        if activity.startswith("wait"):
+            looks[activity] = (_WAIT_GLYPH, "bright_black")
+        else:
+            looks[activity] = (_WORK_GLYPHS[work % len(_WORK_GLYPHS)], _WORK_COLORS[work % len(_WORK_COLORS)])
+            work += 1
+    return looks
+
+
+def _bar(role: RoleShare, looks: Mapping[str, tuple[str, str]], width: int) -> Text:
+    bar = Text()
+    drawn, total = 0, 0.0
+    for activity, share in role.activities.items():  # rounding the running sum keeps the whole bar true
+        total = min(1.0, total + share)
+        glyph, color = looks[activity]
+        bar.append(glyph * (round(total * width) - drawn), color)
+        drawn = round(total * width)
+    return bar.append(_REST_GLYPH * (width - drawn))
+
+
+def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]]) -> Columns:
+    entries = []
+    for activity, share in role.activities.items():
+        if share >= _LEAST_SHARE:
+            glyph, color = looks[activity]
+            entries.append(Text.assemble((glyph, color), f" {activity} {share:.0%}"))
+    return Columns(entries, padding=(0, 2))  # wraps between entries, never inside one
+
+
+def _spark_line(values: Sequence[float], width: int = 16) -> str:
+    if len(values) < 2:
+        return ""
+    points = min(width, len(values))
+    picked = [values[round(i * (len(values) - 1) / (points - 1))] for i in range(points)]
+    low, span = min(picked), (max(picked) - min(picked)) or 1.0
+    return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)

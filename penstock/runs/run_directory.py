@@ -1,0 +1,228 @@
+"""The directory of one run: ``runs/<env>-<algorithm>-<time>/``.
+
+==================  ====================================================================
+``config.json``     the algorithm, its settings, and the versions it ran with
+``metrics.jsonl``   numbers over time; TensorBoard events beside it
+``checkpoints/``    the last few by steps, and ``best``
+``log.txt``         what happened, with time stamps
+==================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, verify_checkpoint
+from penstock.runs.files import AppendFile, json_bytes, previous_of, write_file_atomically
+from penstock.runs.metrics import METRICS
+from penstock.runs.store import BEST, CheckpointStore
+
+CONFIG, LOG, CHECKPOINTS = "config.json", "log.txt", "checkpoints"
+
+_RUNS = Path("runs")
+
+
+class RunDirectoryError(ValueError):
+    """A run directory cannot be made here, or what was given is no run."""
+
+
+class RunDirectory:
+    """One run's directory. Make it with `create`, or find it again with `open`.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    algorithm : str
+        Name of the algorithm on the command line.
+    config : dict
+        Its settings as JSON values, by field name.
+    info : dict
+        env_name, created, versions of Penstock, Python, torch, numpy and Gymnasium.
+    """
+
+    def __init__(self, path: Path, algorithm: str, config: dict[str, Any], info: dict[str, Any]) -> None:
+        self.path = path
+        self.algorithm = algorithm
+        self.config = config
+        self.info = info
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], *, env_name: str, algorithm: str, config: Mapping[str, Any]
+    ) -> RunDirectory:
+        """Make a run directory and write its ``config.json``.
+
+        Parameters
+        ----------
+        path
+            Where; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number behind it where that exists.
+        env_name
+            Name of the environment.
+        algorithm
+            Name of the algorithm on the command line.
+        config
+            Settings as JSON values (``Config.to_json()``).
+
+        Raises
+        ------
+        RunDirectoryError
+            The directory exists and is not empty, or cannot be written.
+        """
+        created = datetime.now().astimezone()
+        try:
+            if path == "auto":
+                directory = _new_directory(f"{_safe(env_name)}-{_safe(algorithm)}-{created:%Y%m%d-%H%M%S}")
+            else:
+                directory = Path(path)
+                directory.mkdir(parents=True, exist_ok=True)
+            if any(directory.iterdir()):
+                is_run = (directory / CONFIG).is_file()
+                raise RunDirectoryError(
+                    f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
+                    f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
+                )
+            info = {"env_name": env_name, "created": created.isoformat(timespec="seconds"), "versions": _versions()}
+            record = {"algorithm": algorithm, "run": info, **config}
+            write_file_atomically(directory / CONFIG, json_bytes(record))
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run_dir={os.fspath(path)!r} cannot be written: {error.strerror} ({error.filename}). "
+                "Give another place, or run_dir=None to write nothing"
+            ) from error
+        return cls(directory, algorithm, dict(config), info)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """Find a run again.
+
+        Raises
+        ------
+        RunDirectoryError
+            There is no run at `path`, or its ``config.json`` cannot be read.
+        """
+        directory = Path(path)
+        if not (directory / CONFIG).is_file():
+            raise RunDirectoryError(f"{directory} {_what_is(directory)}, not a run: {_runs_there_are(directory)}")
+        try:
+            config = json.loads((directory / CONFIG).read_bytes())
+            algorithm, info = config.pop("algorithm"), config.pop("run")
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise RunDirectoryError(f"{directory / CONFIG} is not the config.json of a run: {error!r}") from error
+        return cls(directory, algorithm, config, info)
+
+    @property
+    def metrics(self) -> Path:
+        """Path of ``metrics.jsonl``."""
+        return self.path / METRICS
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The run's checkpoints."""
+        return CheckpointStore(self.path / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
+
+    def log(self, text: str) -> None:
+        """Append `text` with a time stamp to ``log.txt``. A log that cannot be written never stops a run."""
+        stamp = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        lines = text.rstrip("\n").replace("\n", "\n    ")
+        try:
+            file = AppendFile(self.path / LOG)
+            try:
+                file.append(f"{stamp}  {lines}\n".encode())
+            finally:
+                file.close()
+        except OSError:
+            pass
+
+
+def resolve_checkpoint(
+    path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None
+) -> Path:
+    """Find the checkpoint that is meant by a run directory, a checkpoint, or what ``algo.save`` wrote.
+
+    Parameters
+    ----------
+    path
+        A run directory, or a checkpoint's own directory, which is the answer whatever `prefer` says.
+    prefer
+        Of a run: "best" (where no evaluation has chosen one yet, or it is damaged: the latest), "latest", or the
+        steps of one, e.g. "50000".
+    report
+        Is told of each damaged checkpoint that was passed over.
+
+    Raises
+    ------
+    CheckpointError
+        There is no such checkpoint, or none is intact. The message shows what there is.
+    """
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        if not path.exists() and not previous_of(path).exists():
+            raise CheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
+        verify_checkpoint(path)
+        return path
+    store = RunDirectory.open(path).checkpoints
+    if prefer == BEST and store.has_best():
+        try:
+            verify_checkpoint(store.best_path)
+            return store.best_path
+        except DamagedCheckpointError as error:
+            if report:
+                report(f"{error}; using the latest")
+    if prefer in (BEST, "latest"):
+        return store.latest_path(report)
+    if not prefer.isdigit() or int(prefer) not in store.steps():
+        there_are = ", ".join([*([BEST] if store.has_best() else []), *map(str, store.steps())]) or "none yet"
+        raise CheckpointError(f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}")
+    verify_checkpoint(store.path_of(int(prefer)))
+    return store.path_of(int(prefer))
+
+
+def _new_directory(name: str) -> Path:
+    _RUNS.mkdir(exist_ok=True)
+    number = 1
+    while True:
+        directory = _RUNS / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir()
+            return directory
+        except FileExistsError:
+            number += 1
+
+
+def _safe(name: str) -> str:
+    """A name as one part of a path: "ALE/Pong-v5" -> "ALE-Pong-v5"."""
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "env"
+
+
+def _versions() -> dict[str, str]:
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "unknown"
+
+    packages = {name: installed(name) for name in ("penstock", "torch", "numpy", "gymnasium")}
+    return {"python": platform.python_version(), **packages}
+
+
+def _what_is(path: Path) -> str:
+    if not path.exists():
+        return "does not exist"
+    return f"is a directory without {CONFIG}" if path.is_dir() else "is a file"
+
+
+def _runs_there_are(path: Path) -> str:
+    parent = path.parent if path.parent.is_dir() and path.parent != Path() else _RUNS
+    runs = sorted((p.parent for p in parent.glob(f"*/{CONFIG}")), key=lambda p: p.stat().st_mtime, reverse=True)
+    if not runs:
+        return "give the directory of a run, e.g. runs/CartPole-v1-appo-20250101-120000"
+    return f"the newest runs in {parent} are {', '.join(str(run) for run in runs[:3])}"

@@ -1,0 +1,68 @@
+"""What a run is doing right now, as plain numbers: the engine makes one `Status` per refresh, the views show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleShare:
+    """How one role, over all its processes, spent the wall time of the last seconds."""
+
+    name: str
+    """Name shown, e.g. "rollout x2"."""
+    activities: Mapping[str, float]
+    """Share of wall time per activity, e.g. {"env": 0.62, "wait for slots": 0.10}; the sum is at most 1."""
+    busy: float
+    """Share of wall time spent on real work, from 0 to 1. Activities beyond it are waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """One moment of a run."""
+
+    algorithm: str
+    env: str
+    run_dir: str | None = None
+
+    steps: int
+    """Steps learned from so far."""
+    total_steps: int
+    """Budget in steps."""
+    seconds: float
+    """Wall-clock time trained so far."""
+    steps_per_second: float = 0.0
+    """Recent rate of steps learned from."""
+    frame_skip: int = 1
+    masked_steps: int = 0
+    """Steps that arrived too stale and were not learned from."""
+
+    episodes: int = 0
+    mean_return: float | None = None
+    """Mean return of recent training episodes."""
+    mean_length: float | None = None
+    """Mean length of recent training episodes, in steps."""
+    eval_return: float | None = None
+    """Mean return of the last evaluation."""
+    best_return: float | None = None
+    """Best mean return of any evaluation."""
+    target_return: float | None = None
+
+    updates: int = 0
+    version: int = 0
+    losses: Mapping[str, float] = field(default_factory=dict)
+    policy_lag_mean: float = 0.0
+    policy_lag_max: float = 0.0
+    skipped_updates: int = 0
+    """Updates left out because loss or gradient was not finite."""
+    restarts: int = 0
+    """Workers replaced so far."""
+
+    roles: tuple[RoleShare, ...] = ()
+    limiting_role: str = ""
+    """Name of the role that holds the run back."""
+    limiting_reason: str = ""
+    """Why, in a few words, e.g. "busy 97 % of the time, mostly env"."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the environment or the user reports."""

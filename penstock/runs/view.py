@@ -1,0 +1,143 @@
+"""The running view: live panels in a terminal, a line every other second elsewhere."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from penstock.runs.panels import panels, plain_line
+from penstock.runs.status import Status
+
+_LIVE_INTERVAL = 0.25
+_PLAIN_INTERVAL = 2.0
+_MOST_RETURNS = 128
+
+
+def open_view(console: Console | None = None) -> View:
+    """Give the view that suits where the output goes: standard output, unless a console is given."""
+    console = console or Console(highlight=False)
+    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
+
+
+class View(ABC):
+    """Shows a run. `with open_view() as view:` closes it however the block ends."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0.0
+        self._closed = False
+
+    @abstractmethod
+    def update(self, status: Status) -> None:
+        """Show this status, if it is time to: call it as often as you like."""
+
+    @abstractmethod
+    def event(self, text: str) -> None:
+        """Tell something that happened, at once and to stay."""
+
+    @abstractmethod
+    def close(self, status: Status | None = None) -> None:
+        """Show a last status and leave the terminal as it was found; it may be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """A terminal that is gone, or a full disk behind the output, ends the view and not the run."""
+        try:
+            yield
+        except OSError:
+            self._closed = True
+
+
+class LiveView(View):
+    """Panels that are redrawn in place at most four times a second; events scroll by above them.
+
+    Draws in the thread that calls `update`, and starts none of its own.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False)
+        self._returns: list[float] = []
+        self._stride = 1
+        self._updates = 0
+
+    def update(self, status: Status) -> None:
+        """Redraw, if a quarter of a second has passed."""
+        now = monotonic()
+        if now < self._next or self._closed:
+            return
+        self._next = now + _LIVE_INTERVAL
+        self._remember(status)
+        self._draw(status)
+
+    def event(self, text: str) -> None:
+        """Print a line above the panels."""
+        with self._giving_up():
+            self._console.print(Text(text))
+
+    def close(self, status: Status | None = None) -> None:
+        """Draw a last time and give the cursor back; the panels stay on the screen."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if status is not None:
+                self._draw(status)
+        finally:
+            with self._giving_up():
+                self._live.stop()
+
+    def _draw(self, status: Status) -> None:
+        with self._giving_up():
+            if not self._live.is_started:
+                self._live.start()
+            self._live.update(panels(status, self._returns, self._console.width), refresh=True)
+
+    def _remember(self, status: Status) -> None:
+        """Keep a bounded, evenly spaced history of the return: when it is full, every second one goes."""
+        if status.mean_return is not None:
+            if self._updates % self._stride == 0:
+                self._returns.append(status.mean_return)
+            self._updates += 1
+        if len(self._returns) >= _MOST_RETURNS:
+            self._returns = self._returns[::2]
+            self._stride *= 2
+
+
+class PlainView(View):
+    """One line every two seconds, without control characters: for files, pipes and CI."""
+
+    def update(self, status: Status) -> None:
+        """Print a line, if two seconds have passed."""
+        now = monotonic()
+        if now >= self._next and not self._closed:
+            self._next = now + _PLAIN_INTERVAL
+            self._print(plain_line(status))
+
+    def event(self, text: str) -> None:
+        """Print a line."""
+        self._print(text)
+
+    def close(self, status: Status | None = None) -> None:
+        """Print a last line."""
+        if not self._closed and status is not None:
+            self._print(plain_line(status))
+        self._closed = True
+
+    def _print(self, line: str) -> None:
+        with self._giving_up():
+            self._console.print(Text(line), soft_wrap=True)
+            self._console.file.flush()  # a pipe would hold lines back for minutes

@@ -1,0 +1,102 @@
+"""Metrics can be read back, by people, by programs and by TensorBoard."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from penstock.runs.metrics import MetricsLog
+from tests.runs.limits import files_no_larger_than
+
+
+def lines(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def scalars(run_dir, tag):
+    events = EventAccumulator(str(run_dir), size_guidance={"scalars": 0})
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(tag)]
+
+
+def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path):
+    log = MetricsLog(tmp_path)
+    log.write(100, 1.5, {"return": 20.0, "losses/policy": -0.5})
+    log.write(200, 2.5, {"return": 40.0})
+    log.close()
+    assert lines(tmp_path) == [
+        {"steps": 100, "seconds": 1.5, "return": 20.0, "losses/policy": -0.5},
+        {"steps": 200, "seconds": 2.5, "return": 40.0},
+    ]
+    assert scalars(tmp_path, "return") == [(100, 20.0), (200, 40.0)]
+    assert scalars(tmp_path, "losses/policy") == [(100, -0.5)]
+
+
+def test_what_was_written_is_there_before_the_log_is_closed(tmp_path):
+    log = MetricsLog(tmp_path)
+    log.write(100, 1.5, {"return": 20.0})
+    assert lines(tmp_path)[0]["return"] == 20.0
+    assert scalars(tmp_path, "return") == [(100, 20.0)]
+    log.close()
+
+
+def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_path):
+    log = MetricsLog(tmp_path)
+    log.write(1, 1.0, {"loss": math.nan, "best": -math.inf})
+    log.close()
+    assert lines(tmp_path) == [{"steps": 1, "seconds": 1.0, "loss": None, "best": None}]
+    ((_, best),) = scalars(tmp_path, "best")
+    assert best == -math.inf
+
+
+def test_a_resumed_run_goes_on_behind_a_line_that_was_cut_off(tmp_path):
+    first = MetricsLog(tmp_path)
+    first.write(100, 1.0, {"return": 20.0})
+    first.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"steps": 200, "ret')
+    second = MetricsLog(tmp_path)
+    second.write(150, 2.0, {"return": 30.0})
+    second.close()
+    whole, cut, added = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(whole)["steps"] == 100
+    assert cut == '{"steps": 200, "ret'
+    assert json.loads(added)["steps"] == 150
+
+
+def test_without_a_run_directory_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = MetricsLog(None)
+    log.write(1, 1.0, {"return": 20.0})
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_warns_once_and_leaves_whole_lines_and_events(tmp_path):
+    warnings: list[str] = []
+    log = MetricsLog(tmp_path, warn=warnings.append)
+    with files_no_larger_than(1000):
+        for steps in range(1, 101):
+            log.write(steps, 1.0, {"return": 20.0})
+    log.write(101, 1.0, {"return": 30.0})
+    log.close()
+    assert len(warnings) == 1
+    assert "File too large" in warnings[0]
+    written = [line["steps"] for line in lines(tmp_path)]
+    assert written == [*range(1, len(written)), 101]
+    assert 5 < len(written) < 50
+    assert scalars(tmp_path, "return")[-1] == (101, 30.0)
+
+
+@pytest.mark.timeout(60)
+def test_tensorboard_is_loaded_with_the_first_line_and_torch_never(tmp_path):
+    program = (
+        "import sys; from penstock.runs import MetricsLog; log = MetricsLog(sys.argv[1]);"
+        "loaded = [name in sys.modules for name in ('tensorboard', 'torch')]; log.write(1, 1.0, {'a': 1.0});"
+        "print(loaded, [name in sys.modules for name in ('tensorboard', 'torch', 'tensorflow')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[False, False] [True, False, False]"

@@ -1,0 +1,154 @@
+"""A run directory is made once, found again, and leads to the right checkpoint."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.runs.checkpoint import CheckpointError, save_checkpoint
+from penstock.runs.run_directory import RunDirectory, RunDirectoryError, resolve_checkpoint
+
+
+def create(path="auto", env_name="CartPole-v1", **config) -> RunDirectory:
+    return RunDirectory.create(path, env_name=env_name, algorithm="appo", config={"gamma": 0.99, **config})
+
+
+def save(run: RunDirectory, *steps: int, best: int | None = None) -> None:
+    for number in steps:
+        run.checkpoints.save(number, meta={}, weights={"w": torch.zeros(1)})
+    if best is not None:
+        run.checkpoints.save_best(best, meta={}, weights={"w": torch.zeros(1)})
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_automatic_name_tells_environment_algorithm_and_time():
+    name = create(env_name="ALE/Pong-v5").path
+    assert name.parent == Path("runs")
+    assert re.fullmatch(r"ALE-Pong-v5-appo-\d{8}-\d{6}", name.name)
+
+
+def test_runs_begun_in_the_same_second_get_names_of_their_own():
+    runs = [create().path for _ in range(5)]
+    assert len(set(runs)) == 5
+
+
+@pytest.mark.parametrize("env_name", ["../../etc", "/", "", "a b:C", "<lambda>"])
+def test_no_name_of_an_environment_leads_out_of_the_runs(env_name):
+    assert create(env_name=env_name).path.resolve().parent == Path("runs").resolve()
+
+
+def test_config_json_holds_every_setting_and_the_versions():
+    run = create("my-run", env="CartPole-v1", hidden_sizes=[64, 64])
+    record = json.loads((run.path / "config.json").read_text())
+    assert record["algorithm"] == "appo"
+    assert record["gamma"] == 0.99
+    assert record["hidden_sizes"] == [64, 64]
+    assert record["run"]["env_name"] == "CartPole-v1"
+    assert record["run"]["versions"]["torch"] == torch.__version__
+    assert set(record["run"]["versions"]) == {"penstock", "python", "torch", "numpy", "gymnasium"}
+
+
+def test_settings_that_json_has_no_words_for_are_written_as_text():
+    create("my-run", env_kwargs={"size": np.int64(3), "scale": np.float32(0.5), "far": float("inf"), "grid": {1}})
+    record = json.loads((Path("my-run") / "config.json").read_text())
+    assert record["env_kwargs"] == {"size": 3, "scale": 0.5, "far": None, "grid": "{1}"}
+
+
+def test_a_run_is_found_again_with_its_settings():
+    made = create("my-run", keep_checkpoints=1)
+    found = RunDirectory.open("my-run")
+    assert (found.algorithm, found.config, found.info) == (made.algorithm, made.config, made.info)
+    save(found, 1, 2)
+    assert found.checkpoints.steps() == [2]
+
+
+def test_a_directory_that_holds_a_run_is_not_used_again():
+    create("my-run")
+    with pytest.raises(RunDirectoryError, match=r"run_dir='my-run' holds a run.*penstock resume my-run"):
+        create("my-run")
+
+
+def test_a_directory_with_anything_in_it_is_not_used():
+    Path("mine").mkdir()
+    Path("mine/notes.txt").touch()
+    with pytest.raises(RunDirectoryError, match=r"'mine' is not empty, and nothing is overwritten: give another name$"):
+        create("mine")
+
+
+def test_an_empty_directory_is_used():
+    Path("deep/er").mkdir(parents=True)
+    assert create("deep/er").path == Path("deep/er")
+
+
+def test_a_place_that_cannot_be_written_is_named():
+    Path("file").touch()
+    with pytest.raises(RunDirectoryError, match=r"run_dir='file/run' cannot be written: Not a directory"):
+        create("file/run")
+
+
+def test_what_is_no_run_is_not_opened_and_the_runs_there_are_shown():
+    run = create().path
+    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {run}"):
+        RunDirectory.open("nowhere")
+    with pytest.raises(RunDirectoryError, match=r"runs is a directory without config\.json"):
+        RunDirectory.open("runs")
+    (run / "config.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match=r"is not the config\.json of a run"):
+        RunDirectory.open(run)
+
+
+def test_log_lines_carry_the_time_and_stay_together():
+    run = create("my-run")
+    run.log("worker 1 was killed by signal 9")
+    run.log("Traceback\n  line 1")
+    lines = (run.path / "log.txt").read_text().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d  worker 1 was killed by signal 9", lines[0])
+    assert lines[1].endswith("  Traceback")
+    assert lines[2] == "      line 1"
+
+
+def test_a_run_means_its_best_checkpoint_unless_told_otherwise():
+    run = create("my-run")
+    save(run, 10, 20, best=10)
+    assert resolve_checkpoint("my-run") == Path("my-run/checkpoints/best")
+    assert resolve_checkpoint("my-run", "latest") == Path("my-run/checkpoints/20")
+    assert resolve_checkpoint("my-run", "10") == Path("my-run/checkpoints/10")
+
+
+def test_a_run_without_a_best_means_its_latest():
+    save(create("my-run"), 10, 20)
+    assert resolve_checkpoint("my-run") == Path("my-run/checkpoints/20")
+
+
+def test_a_damaged_best_is_reported_and_the_latest_meant():
+    run = create("my-run")
+    save(run, 10, best=10)
+    (run.path / "checkpoints/best/weights.safetensors").unlink()
+    told: list[str] = []
+    assert resolve_checkpoint("my-run", report=told.append) == Path("my-run/checkpoints/10")
+    assert "best is damaged: weights.safetensors" in told[0]
+
+
+def test_a_checkpoint_means_itself():
+    save_checkpoint("saved", meta={"steps": 3}, weights={"w": torch.zeros(1)})
+    assert resolve_checkpoint("saved") == Path("saved")
+
+
+def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are():
+    run = create("my-run")
+    with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
+        resolve_checkpoint("my-run")
+    save(run, 10, 20, best=10)
+    with pytest.raises(CheckpointError, match=r"no checkpoint '15': give best, latest, or steps\. It has best, 10, 20"):
+        resolve_checkpoint("my-run", "15")
+    with pytest.raises(CheckpointError, match="my-runn does not exist"):
+        resolve_checkpoint("my-runn")
+    with pytest.raises(CheckpointError, match="is not a checkpoint: found my-run"):
+        resolve_checkpoint(".")

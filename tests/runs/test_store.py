@@ -1,0 +1,113 @@
+"""The store keeps the last checkpoints and the best, and finds the newest that is intact."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, save_checkpoint
+from penstock.runs.store import CheckpointStore
+from tests.runs.limits import files_no_larger_than
+
+
+def save(store: CheckpointStore, *steps: int) -> None:
+    for number in steps:
+        store.save(number, meta={"env": "e"}, weights={"w": torch.tensor([float(number)])}, state={"steps": number})
+
+
+def save_best(store: CheckpointStore, steps: int) -> None:
+    store.save_best(steps, meta={"env": "e"}, weights={"w": torch.tensor([float(steps)])})
+
+
+def damage(path: Path) -> None:
+    file = path / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def test_the_last_ones_are_kept_and_the_best_beside_them(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints", keep=2)
+    save(store, 5, 10)
+    save_best(store, 10)
+    save(store, 100, 20, 1000)
+    assert store.steps() == [100, 1000]
+    assert store.best().meta["steps"] == 10
+    assert store.latest().meta["steps"] == 1000
+    assert store.latest().state == {"steps": 1000}
+
+
+def test_a_better_one_replaces_the_best(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    assert not store.has_best()
+    save_best(store, 10)
+    save_best(store, 20)
+    assert store.has_best()
+    assert store.best().meta["steps"] == 20
+    assert store.best().state is None
+
+
+def test_a_damaged_one_is_reported_and_the_one_before_used(tmp_path):
+    store = CheckpointStore(tmp_path, keep=3)
+    save(store, 10, 20, 30)
+    damage(tmp_path / "30")
+    told: list[str] = []
+    assert store.latest(told.append).meta["steps"] == 20
+    assert len(told) == 1
+    assert "30 is damaged: weights.safetensors has" in told[0]
+
+
+def test_a_resumed_run_saves_beside_and_over_damaged_ones(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    save(store, 10)
+    save(CheckpointStore(tmp_path, keep=2), 30)
+    damage(tmp_path / "30")
+    save(store, 20)
+    assert store.latest().meta["steps"] == 20
+    assert store.steps() == [20, 30]
+    save(store, 30)
+    assert store.latest().meta["steps"] == 30
+    assert store.steps() == [30]
+
+
+def test_without_an_intact_one_it_says_which_are_damaged(tmp_path):
+    store = CheckpointStore(tmp_path, keep=3)
+    with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
+        store.latest()
+    save(store, 10, 20)
+    damage(tmp_path / "10")
+    damage(tmp_path / "20")
+    with pytest.raises(CheckpointError, match="20, 10 are damaged"):
+        store.latest()
+
+
+def test_a_damaged_best_is_named(tmp_path):
+    store = CheckpointStore(tmp_path)
+    save_best(store, 10)
+    damage(tmp_path / "best")
+    with pytest.raises(DamagedCheckpointError, match="best is damaged"):
+        store.best()
+
+
+def test_a_full_disk_leaves_every_older_checkpoint(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    save(store, 10)
+    with files_no_larger_than(4096), pytest.raises(OSError):
+        store.save(20, meta={}, weights={"w": torch.zeros(10_000)})
+    assert store.latest().meta["steps"] == 10
+    assert [p.name for p in tmp_path.iterdir()] == ["10"]
+
+
+def test_checkpoints_saved_by_another_process_are_pruned_as_well(tmp_path):
+    store = CheckpointStore(tmp_path, keep=2)
+    for steps in (10, 20, 30):
+        save_checkpoint(store.path_of(steps), meta={"steps": steps}, weights={})
+    save_checkpoint(store.best_path, meta={"steps": 10}, weights={})
+    store.prune(30)
+    assert store.steps() == [20, 30]
+    assert store.best().meta["steps"] == 10
+
+
+def test_what_a_dead_process_left_is_cleared_at_the_next_save(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    (tmp_path / ".10.4194305-0a1b.aside").mkdir()  # above the highest process id that Linux gives
+    save(store, 20)
+    assert [p.name for p in tmp_path.iterdir()] == ["20"]

@@ -1,0 +1,213 @@
+"""The view shows the numbers, wherever its output goes."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from penstock.runs.panels import clock, number, panels, plain_line
+from penstock.runs.status import RoleShare, Status
+from penstock.runs.view import LiveView, PlainView, open_view
+
+ROLES = (
+    RoleShare(name="rollout x2", activities={"env": 0.62, "inference": 0.25, "wait slots": 0.10}, busy=0.87),
+    RoleShare(name="learner", activities={"learn": 0.35, "wait data": 0.65}, busy=0.35),
+)
+
+
+def status(**changes) -> Status:
+    values = {
+        "algorithm": "appo", "env": "ALE/Pong-v5", "run_dir": "runs/ALE-Pong-v5-appo-20250101-120000",
+        "steps": 96_256, "total_steps": 200_000, "seconds": 65.0, "steps_per_second": 1_732.0, "frame_skip": 4,
+        "masked_steps": 1_024, "episodes": 1_204, "mean_return": 13.4, "mean_length": 812.0, "eval_return": 15.2,
+        "best_return": 16.3, "target_return": 18.0, "updates": 471, "version": 471,
+        "losses": {"policy_loss": -0.0123, "value_loss": 0.25}, "policy_lag_mean": 1.2, "policy_lag_max": 4,
+        "skipped_updates": 2, "restarts": 3, "roles": ROLES, "limiting_role": "rollout x2",
+        "limiting_reason": "busy 87%, mostly env", "metrics": {"rally": 7.5},
+    }  # fmt: skip
+    return Status(**{**values, **changes})
+
+
+def drawn(shown: Status, width: int, returns=()) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(panels(shown, returns, width))
+    return console.export_text()
+
+
+def terminal(width: int = 100) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=40, _environ={"TERM": "xterm"})
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_panels_tell_everything_at_every_width(width):
+    text = drawn(status(), width)
+    for words in (
+        "appo on ALE/Pong-v5", "runs/ALE-Pong-v5-appo-20250101-120000", "96,256 of 200,000 steps", "1:05",
+        "1,732", "6,928", "1,024 (1.1%)", "471", "1.2, max 4", "13.4", "1,204, 812.0 steps long",
+        "15.2, best 16.3, target 18.0", "policy loss", "-0.012", "rally", "7.5", "skipped updates", "restarts",
+        "rollout x2", "env 62%", "inference 25%", "wait slots 10%", "learn 35%", "wait data 65%",
+        "limited by: rollout x2  busy 87%, mostly env",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_no_line_is_wider_than_the_terminal_and_the_borders_are_straight(width):
+    lines = drawn(status(), width).splitlines()
+    assert {len(line) for line in lines} == {width}
+    assert all(line[0] in "╭│╰" and line[-1] in "╮│╯" for line in lines)
+
+
+def test_the_panels_of_a_common_run_fit_a_terminal_of_24_lines():
+    assert len(drawn(status(), 80).splitlines()) < 24
+
+
+def test_a_bar_is_as_long_as_its_shares():
+    (line,) = [line for line in drawn(status(), 120).splitlines() if "rollout x2 " in line and "limited" not in line]
+    bar = line.split("rollout x2  ")[1][:40]
+    assert (bar.count("█"), bar.count("▓"), bar.count("░"), bar.count(" ")) == (25, 10, 4, 1)
+
+
+def test_a_run_that_has_only_begun_is_drawn_too():
+    begun = Status(algorithm="ppo", env="CartPole-v1", steps=0, total_steps=1000, seconds=0.0)
+    text = drawn(begun, 80)
+    assert "0 of 1,000 steps" in text
+    assert "restarts" not in text
+    assert "0 steps (0%)" in plain_line(begun)
+
+
+def test_losses_beyond_what_is_shown_are_counted():
+    text = drawn(status(losses={f"loss_{i}": 0.5 for i in range(9)}, metrics={}), 80)
+    assert "loss 6" in text
+    assert "loss 7" not in text
+    assert "and 2 more" in text
+
+
+def test_the_spark_line_rises_with_the_return():
+    text = drawn(status(), 100, returns=[0.0, 1.0, 2.0, 3.0])
+    assert "▁▃▆█" in text
+
+
+def test_a_long_run_directory_is_cut_at_its_beginning():
+    text = drawn(status(run_dir="/somewhere" * 20 + "/the-end"), 80)
+    assert "/the-end" in text
+    assert "…" in text
+
+
+def test_the_plain_line_tells_the_same_in_one_line():
+    line = plain_line(status())
+    assert line == (
+        "1:05  96,256 steps (48%)  1,732 steps/s  6,928 frames/s  return 13.4  eval 15.2 of 18.0  lag 1.2  "
+        "masked 1,024  skipped updates 2  restarts 3  limited by rollout x2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0.0"), (487.31, "487.3"), (-21.0, "-21.0"), (12_345.6, "12,346"), (0.5, "0.500"), (4e-5, "4.0e-05")],
+)
+def test_numbers_keep_the_digits_that_matter(value, shown):
+    assert number(value) == shown
+
+
+def test_numbers_that_are_none_are_shown_too():
+    assert number(float("nan")) == "nan"
+    assert number(float("-inf")) == "-inf"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(5.83, "5.8 s"), (65, "1:05"), (3723, "1:02:03")])
+def test_time_spans_read_like_a_clock(seconds, shown):
+    assert clock(seconds) == shown
+
+
+def test_a_file_gets_plain_lines_and_a_terminal_live_panels():
+    assert isinstance(open_view(Console(file=io.StringIO())), PlainView)
+    assert isinstance(open_view(terminal()), LiveView)
+    dumb = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
+    assert isinstance(open_view(dumb), PlainView)
+
+
+@pytest.fixture
+def clock_hand(monkeypatch):
+    """Sets the views' clock."""
+    hand = {"now": 1000.0}
+    monkeypatch.setattr("penstock.runs.view.monotonic", lambda: hand["now"])
+    return lambda now: hand.update(now=1000.0 + now)
+
+
+def test_plain_output_is_a_line_every_two_seconds_without_control_characters(clock_hand):
+    out = io.StringIO()
+    with open_view(Console(file=out, width=40)) as view:
+        for second in (0.0, 0.1, 1.9, 2.0, 3.9):
+            clock_hand(second)
+            view.update(status(steps=int(second * 10)))
+        view.event("worker 1 was killed by signal 9: restarted [1 of 5]")
+        view.close(status(steps=200_000))
+        view.close(status(steps=200_000))
+    first, second, event, last = out.getvalue().splitlines()
+    assert "  0 steps (0%)" in first
+    assert "  20 steps (0%)" in second
+    assert event == "worker 1 was killed by signal 9: restarted [1 of 5]"
+    assert "  200,000 steps (100%)" in last
+    assert "\x1b" not in out.getvalue()
+    assert "\r" not in out.getvalue()
+
+
+def test_live_output_redraws_at_most_four_times_a_second(clock_hand):
+    console = terminal()
+    with open_view(console) as view:
+        for hundredth in range(100):
+            clock_hand(hundredth / 100)
+            view.update(status(steps=hundredth))
+        output = console.file.getvalue()
+    drawn_steps = [steps for steps in range(100) if f"m{steps}\x1b[0m\x1b[2m of 200,000 steps" in output]
+    assert drawn_steps == [0, 25, 50, 75]
+
+
+def test_live_output_tells_events_above_the_panels_and_ends_with_the_last_status():
+    console = terminal()
+    view = open_view(console)
+    view.update(status(steps=5))
+    view.event("checkpoint saved [bold]")
+    view.close(status(steps=200_000))
+    view.close()
+    before, after = console.file.getvalue().split("checkpoint saved [bold]")
+    assert "throughput" in before
+    assert "throughput" in after
+    assert "200,000\x1b[0m\x1b[2m of 200,000 steps" in after
+    assert after.rindex("\x1b[?25h") > after.rfind("\x1b[?25l")
+
+
+def test_live_output_gives_the_cursor_back_when_the_run_fails():
+    console = terminal()
+    with pytest.raises(KeyboardInterrupt), open_view(console) as view:
+        view.update(status())
+        raise KeyboardInterrupt
+    output = console.file.getvalue()
+    assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
+
+
+class GoneTerminal(io.StringIO):
+    """A terminal whose other end was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_that_is_gone_does_not_end_the_run(is_terminal):
+    console = Console(file=GoneTerminal(), force_terminal=is_terminal, _environ={"TERM": "xterm"})
+    with open_view(console) as view:
+        view.update(status())
+        view.event("still training")
+        view.close(status())
+
+
+def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
+    view = LiveView(terminal())
+    for i in range(10_000):
+        view._remember(status(mean_return=float(i)))
+    assert len(view._returns) <= 128
+    assert view._returns[0] == 0.0
+    assert view._returns[-1] > 9_000
+    assert view._returns == sorted(view._returns)
