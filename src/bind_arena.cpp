@@ -108,8 +108,6 @@ ProcessLookupError
     If the parent is not (any more) ``expected_parent_pid``: it died before the request, so no signal will come.
 OSError
     If ``signum`` is no signal.)");
-  module.def("set_process_name", &set_process_name, nb::arg("name"),
-             "Name this process as ``top`` and ``ps -o comm`` show it; the kernel keeps the first 15 bytes.");
 }
 
 }  // namespace penstock

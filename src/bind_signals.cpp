@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 #include <vector>
 
@@ -167,6 +168,12 @@ timeout : float or None
     Seconds after which to return anyway; None waits for ever.
 spin : float
     Seconds, 0.1 at most, to watch the counter before sleeping: quicker to react, at the cost of a core.)");
+
+  module.def("fence", [] { std::atomic_thread_fence(std::memory_order_seq_cst); },
+             R"(Keep the order of plain loads and stores around this call, as every other process sees them.
+
+For words and rows that are written through NumPy: write the rows, fence, write the word that says so; on the other
+side read the word, fence, read the rows.)");
 }
 
 }  // namespace penstock

@@ -17,6 +17,4 @@ inline bool set_parent_death_signal(int signum, pid_t expected_parent_pid) {
   return getppid() == expected_parent_pid;
 }
 
-inline void set_process_name(const std::string& name) { prctl(PR_SET_NAME, name.c_str()); }
-
 }  // namespace penstock

@@ -9,6 +9,7 @@ import numpy as np
 from penstock.engine.clock import Clock
 from penstock.engine.inference import Inference
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.ipc import fence
 
 
 class PolicyWorker:
@@ -28,12 +29,14 @@ class PolicyWorker:
         # Said before the requests are read: from here on no answer goes to a worker that died before.
         arena.control[Control.POLICY_PASSED] = arena.control[Control.DEATHS]
         requests = arena.asked.copy()
+        fence()
         groups = np.flatnonzero(requests > arena.answered)
         if not len(groups):
             self._clock.switch("wait for requests")
             return False
         self._clock.switch("infer")
         self._inference.answer(groups, requests[groups])
+        fence()
         arena.answered[groups] = requests[groups]
         for worker in np.unique(groups // arena.shape.num_groups):
             arena.rollout_bells[worker].ring()

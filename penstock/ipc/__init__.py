@@ -8,10 +8,10 @@ from penstock._native import (
     SlotTable,
     WeightsBlock,
     all_finite,
+    fence,
     gather,
     scatter,
     set_parent_death_signal,
-    set_process_name,
 )
 from penstock.ipc.memory import available_memory, require_memory
 from penstock.ipc.slot_state import SlotState
@@ -26,9 +26,9 @@ __all__ = [
     "WeightsBlock",
     "all_finite",
     "available_memory",
+    "fence",
     "gather",
     "require_memory",
     "scatter",
     "set_parent_death_signal",
-    "set_process_name",
 ]

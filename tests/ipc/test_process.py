@@ -1,16 +1,15 @@
-"""What a process tells the kernel: when to die, and its name."""
+"""What a process tells the kernel: when to die."""
 
 import os
 import select
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from penstock.ipc import Arena, Doorbell, set_parent_death_signal, set_process_name
-from tests.ipc.sharing import Sent, Start, finished
+from penstock.ipc import Arena, Doorbell, set_parent_death_signal
+from tests.ipc.sharing import Sent, Start
 
 
 def _have_a_child_and_wait(sent: Sent) -> None:
@@ -48,16 +47,3 @@ def test_a_parent_gone_before_the_request_is_noticed() -> None:
 def test_a_signal_that_does_not_exist_is_refused() -> None:
     with pytest.raises(OSError, match="PR_SET_PDEATHSIG with signal 12345"):
         set_parent_death_signal(12345, os.getppid())
-
-
-def _take_names() -> None:
-    comm = Path("/proc/self/comm")
-    set_process_name("penstock-r-0")
-    assert comm.read_text() == "penstock-r-0\n"
-    set_process_name("penstock-rollout-0")
-    assert comm.read_text() == "penstock-rollou\n"
-
-
-@pytest.mark.timeout(60)
-def test_a_process_is_shown_under_the_name_it_takes(fork: Start) -> None:
-    assert finished(fork(_take_names))
