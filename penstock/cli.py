@@ -65,7 +65,8 @@ def train(args: list[str]) -> int:
     if name.startswith("-"):
         return _wrong(f"the algorithm comes first: penstock train {next(iter(ALGORITHMS))} {' '.join(args)}")
     if name.lower() not in ALGORITHMS and ":" not in name:
-        return _wrong(f"unknown algorithm {name!r}{closest(name, list(ALGORITHMS))}. Legal: {', '.join(ALGORITHMS)}")
+        near = closest(name.lower(), list(ALGORITHMS))
+        return _wrong(f"unknown algorithm {name!r}{near} (legal: {', '.join(ALGORITHMS)})")
     if not set(flags) & set(_HELP):
         _prepare()
     from penstock.flags import parse_config

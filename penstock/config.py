@@ -63,7 +63,8 @@ class Config:
     """Seeds weights, environments and exploration."""
 
     encoder: str | Callable[..., Any] = "auto"
-    """"mlp", "nature_cnn", "impala_resnet"; "auto": by observation; in Python also an nn.Module class or callable."""
+    """"mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+    "file.py:Class", in Python also the class itself or a callable."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of the mlp encoder."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "tanh"
@@ -93,7 +94,7 @@ class Config:
     target_return: float | None = None
     """The run ends when the evaluator's mean return reaches this."""
     eval_interval: int | None = None
-    """Steps between evaluations; None: twenty in total_steps, or without pause when there is a target_return; 0: never."""
+    """Steps between evaluations; None: twenty in total_steps, without pause if there is a target_return; 0: never."""
     eval_episodes: int = 20
     """Episodes per evaluation."""
     checkpoint_interval: int | None = None
@@ -168,7 +169,7 @@ class SegmentConfig(Config):
     """The entropy bonus moves linearly to this over total_steps; None: stays."""
     value_coef: float = 0.5
     """Weight of the value loss."""
-    normalize_returns: bool = False
+    normalize_returns: bool = True
     """Running normalisation of value targets; its statistics travel with the weights."""
     max_policy_lag: int = 100
     """Steps chosen by weights this many versions old, or older, are masked out of the loss."""
@@ -209,7 +210,8 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     for name in merged:
         if name not in known:
-            raise ConfigError(f"unknown setting {name!r}{closest(name, known)}. Legal settings: {', '.join(sorted(known))}")
+            legal = ", ".join(sorted(known))
+            raise ConfigError(f"unknown setting {name!r}{closest(name, known)} (legal: {legal})")
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
     return config_class(**merged)
@@ -229,7 +231,7 @@ def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
         legal = ", ".join([*names, "or the path of a .toml file"])
-        raise ConfigError(f"unknown preset {name!r}{closest(name, names)}. Legal: {legal}")
+        raise ConfigError(f"unknown preset {name!r}{closest(name, names)} (legal: {legal})")
     try:
         contents = tomllib.loads(path.read_text())
     except ValueError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from penstock.config import ConfigError, closest
+from penstock.imports import find_object
 
 if TYPE_CHECKING:
     from penstock.algorithms.segment import SegmentAlgorithm
@@ -17,7 +17,7 @@ ALGORITHMS = {
 
 
 def load_algorithm(name: str) -> type[SegmentAlgorithm]:
-    """Import an algorithm by its name on the command line, or by "module:Class".
+    """Import an algorithm by its name on the command line, or by "module:Class" or "file.py:Class".
 
     Raises
     ------
@@ -27,7 +27,6 @@ def load_algorithm(name: str) -> type[SegmentAlgorithm]:
     target = ALGORITHMS.get(name.lower(), name)
     if ":" not in target:
         names = sorted(ALGORITHMS)
-        raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)}. Legal: {', '.join(names)}")
-    module, _, attribute = target.partition(":")
-    algorithm: type[SegmentAlgorithm] = getattr(importlib.import_module(module), attribute)
+        raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
+    algorithm: type[SegmentAlgorithm] = find_object(target, "algorithm")
     return algorithm

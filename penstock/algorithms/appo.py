@@ -29,7 +29,13 @@ from penstock.nn import ActorCritic
 class APPOConfig(SegmentConfig):
     """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
 
-    num_minibatches: int = 4
+    batch_size: int = 256
+    """Steps per update (one minibatch)."""
+    num_epochs: int = 2
+    """Passes over each batch."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser."""
+    num_minibatches: int = 2
     """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
     advantage_estimator: Literal["gae", "vtrace"] = "gae"
     """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update."""

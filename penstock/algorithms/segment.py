@@ -12,6 +12,7 @@ from penstock.config import ConfigError, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
+from penstock.imports import find_object
 from penstock.nn import ActorCritic, Distribution, NetworkConfig, distribution_class
 
 Metrics = dict[str, Tensor]
@@ -56,9 +57,10 @@ class SegmentAlgorithm:
             A setting of the network is not legal.
         """
         c = self.config
+        is_place = isinstance(c.encoder, str) and ":" in c.encoder
         try:
             network = NetworkConfig(
-                encoder=c.encoder,
+                encoder=find_object(str(c.encoder), "encoder") if is_place else c.encoder,
                 hidden_sizes=c.hidden_sizes,
                 activation=c.activation,
                 memory=c.memory,
@@ -67,9 +69,9 @@ class SegmentAlgorithm:
                 normalize_observations=c.normalize_observations,
                 normalize_returns=c.normalize_returns,
             )
+            return ActorCritic(self.observation, self.action, network)
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        return ActorCritic(self.observation, self.action, network)
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""

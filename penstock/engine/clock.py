@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 
-
 ACTIVITY, SINCE = 14, 15  # places in a gauge row behind the seconds: the activity going on, and since when
 
 

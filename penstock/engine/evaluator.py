@@ -14,6 +14,7 @@ from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
+from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.store import CheckpointStore
 
 
@@ -28,8 +29,6 @@ class Evaluator:
         The environment.
     arena
         Where the weights are.
-    best_return
-        Mean return that the best checkpoint so far has reached; None if there is none.
     report
         Called with ("evaluation", (Evaluation, error in saving or None)) after each.
     """
@@ -41,7 +40,6 @@ class Evaluator:
         algorithm: SegmentAlgorithm,
         env: EnvSpec,
         arena: ExperienceArena,
-        best_return: float | None,
         report: Report,
     ) -> None:
         config = algorithm.config
@@ -54,7 +52,6 @@ class Evaluator:
         self._player = Player(algorithm, self._model, self._lanes, deterministic=True, seed=config.seed)
         self._episodes = config.eval_episodes
         self._target = config.target_return
-        self._best_return = best_return
         self._request: dict[str, Any] | None = None
 
     def poll(self) -> bool:
@@ -68,7 +65,11 @@ class Evaluator:
         return True
 
     def handle(self, command: str, payload: Any) -> None:
-        """Take a command: "evaluate" ({"best": store for the best weights or None, "meta": dict})."""
+        """Take a command: "evaluate".
+
+        Its payload is {"store": CheckpointStore for the best weights or None, "best_return": mean return they have
+        to exceed or None, "meta": dict}.
+        """
         if command != "evaluate":
             raise ValueError(f"the evaluator knows no command {command!r}: evaluate")
         self._request = payload
@@ -84,14 +85,14 @@ class Evaluator:
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
             evaluation = self._player.play(self._episodes)
         evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
-        store: CheckpointStore | None = request["best"]
-        error = None
-        if store is not None and (self._best_return is None or evaluation.mean_return > self._best_return):
-            self._best_return = evaluation.mean_return
+        store: CheckpointStore | None = request["store"]
+        best_return: float | None = request["best_return"]
+        error: Exception | None = None
+        if store is not None and (best_return is None or evaluation.mean_return > best_return):
             version = self._weights.version
             meta = {**request["meta"], "version": version, "updates": version, "mean_return": evaluation.mean_return}
             try:
                 store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
-            except OSError as problem:
+            except (OSError, CheckpointError) as problem:
                 error = problem
         self._report("evaluation", (evaluation, error))

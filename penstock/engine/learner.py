@@ -18,7 +18,6 @@ from penstock.engine.weights import SharedWeights
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState
-from penstock.nn import ActorCritic
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.store import CheckpointStore
 

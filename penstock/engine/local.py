@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import numpy as np
-
 from penstock.engine import launcher
-from penstock.engine.process import Told, describe_status, tell
+from penstock.engine.process import Failure, Told, describe_status, tell
+from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
 from penstock.engine.roles import RoleSpec, RolloutRole
 from penstock.engine.serial import Handler
 from penstock.experience.arena import Control, ExperienceArena
 
-MAX_RESTARTS = 5
-RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS may happen
 STOP_SECONDS = 2.0  # what roles have to end by themselves
-
-
-class RoleDied(RuntimeError):
-    """A role's process ended that cannot be replaced, or too many did."""
+CHUNK_NBYTES = 1 << 16
 
 
 @dataclass
@@ -35,21 +29,23 @@ class Process:
     spec: RoleSpec
     pid: int
     control: Connection
-    failed: bool = False
+    failure: Failure | None = None
 
 
 @dataclass
 class Replacement:
-    """A dead rollout or policy worker on its way back."""
+    """A dead rollout worker, policy worker or evaluator on its way back."""
 
     spec: RoleSpec
     not_before: float
-    deaths: int = field(default=0)
+    deaths: int
     """Value of Control.DEATHS that the policy worker must have passed before the worker's slots are taken back."""
+    commands: list[tuple[str, Any]] = field(default_factory=list)
+    """What it is to be told when it is back."""
 
 
 class LocalBackend:
-    """Forks the roles, hears them, and replaces rollout, policy workers and evaluators that die.
+    """Forks the roles, hears them, and replaces rollout workers, policy workers and evaluators that die.
 
     Parameters
     ----------
@@ -58,17 +54,20 @@ class LocalBackend:
     specs
         The roles.
     handle
-        Called with (role, kind, payload) for whatever a role reports, and with (role, "died", text) when it is replaced.
+        Called with (role, kind, payload) for whatever a role reports, with (role, "failed", `Failure`) when it raised,
+        and with (role, "died", text) when it is replaced.
+    restarts
+        Says whether it is.
     """
 
-    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler) -> None:
+    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
         self._arena = arena
         self._specs = specs
         self._handle = handle
+        self._restarts = restarts
         self._launcher = launcher.take()
         self._processes: dict[str, Process] = {}
         self._replacements: dict[str, Replacement] = {}
-        self._restarts: deque[float] = deque()
 
     def start(self) -> None:
         """Fork the roles; each begins as soon as it is built."""
@@ -85,42 +84,39 @@ class LocalBackend:
         LauncherDied
             The launcher is gone.
         """
-        by_control = {process.control: process for process in self._processes.values()}
-        ready = wait([*by_control, self._launcher], timeout)
-        for source in ready:
-            if isinstance(source, Connection):
-                self._hear(by_control[source])
+        by_fd = {process.control.fileno(): process for process in self._processes.values()}
+        for fd in wait([*by_fd, self._launcher.fileno()], timeout):
+            if fd in by_fd:
+                self._hear(by_fd[fd])
         for pid, status in self._launcher.deaths():
             self._bury(pid, status)
         self._replace_the_dead()
 
-    def send(self, role: str, command: str, payload: Any) -> None:
-        """Give a role a command; lost if it is dead or being replaced."""
+    def send(self, role: str, command: str, payload: Any) -> bool:
+        """Give a role a command, at once or when its replacement is there; False if it is gone for good."""
+        if role in self._replacements:
+            self._replacements[role].commands.append((command, payload))
+            return True
         process = self._processes.get(role)
-        if process is not None:
-            try:
-                process.control.send((command, payload))
-            except OSError:
-                return
-            self._arena.ring_all()
+        if process is None:
+            return False
+        try:
+            process.control.send((command, payload))
+        except OSError:
+            return False
+        self._arena.ring_all()
+        return True
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of the roles alive, by name."""
-        return {name: process.pid for name, process in self._processes.items()}
+        """Process ids of the roles alive and of their launcher, by name."""
+        return {"launcher": self._launcher.pid} | {name: process.pid for name, process in self._processes.items()}
 
-    def close(self) -> None:
-        """Stop all roles: first as a request, after STOP_SECONDS for certain."""
-        for name in list(self._processes):
-            self.send(name, "stop", None)
-        end = time.monotonic() + STOP_SECONDS
+    def close(self, patience: float = STOP_SECONDS) -> None:
+        """Stop all roles: at first by asking them, after `patience` seconds for certain."""
         try:
-            while self._processes and (left := end - time.monotonic()) > 0:
-                wait([*(p.control for p in self._processes.values()), self._launcher], left)
-                for process in self._processes.values():
-                    self._hear(process)
-                for pid, _ in self._launcher.deaths():
-                    self._processes = {name: p for name, p in self._processes.items() if p.pid != pid}
+            if patience:
+                self._ask_to_stop(time.monotonic() + patience)
         except launcher.LauncherDied:
             pass
         finally:
@@ -128,22 +124,39 @@ class LocalBackend:
             for process in self._processes.values():
                 process.control.close()
             self._processes.clear()
+            self._replacements.clear()
+
+    def _ask_to_stop(self, end: float) -> None:
+        for name in self._processes:
+            self.send(name, "stop", None)
+        alive = {process.pid: process.control.fileno() for process in self._processes.values()}
+        listened_to = set(alive.values())
+        while alive and (left := end - time.monotonic()) > 0:
+            for fd in wait([*listened_to, self._launcher.fileno()], left):
+                # Not heard, only made room for: after an interrupt a message may have been read by half.
+                if fd in listened_to and not _drain(fd):
+                    listened_to.remove(fd)
+            for pid, _ in self._launcher.deaths():
+                listened_to.discard(alive.pop(pid, -1))
 
     def _fork(self, spec: RoleSpec) -> None:
         ours, theirs = Pipe()
         pid = self._launcher.fork(spec.name, self._arena.arena.fd, theirs)
         theirs.close()
         self._processes[spec.name] = Process(spec, pid, ours)
-        tell(ours, Told(spec, self._arena.shape))
+        with contextlib.suppress(OSError):  # dead already: the launcher reports it
+            tell(ours, Told(spec, self._arena.shape))
 
     def _hear(self, process: Process) -> None:
-        try:
-            while process.control.poll():
-                kind, payload = process.control.recv()
-                process.failed |= kind == "failed"
-                self._handle(process.spec.name, kind, payload)
-        except (EOFError, ConnectionError):
-            pass  # its death is reported by the launcher
+        name = process.spec.name
+        while (message := _receive(process.control)) is not None:
+            kind, payload = message
+            if kind == "ready":
+                self._restarts.begun(name)
+            elif kind == "failed":
+                process.failure = payload
+            else:
+                self._handle(name, kind, payload)
 
     def _bury(self, pid: int, status: int) -> None:
         process = next((p for p in self._processes.values() if p.pid == pid), None)
@@ -151,26 +164,27 @@ class LocalBackend:
             return
         self._hear(process)
         process.control.close()
-        spec = process.spec
-        del self._processes[spec.name]
-        story = f"{spec.name} (process {pid}) {describe_status(status)}"
-        if spec.name == "learner" or (not process.failed and not os.WIFSIGNALED(status)):
-            raise RoleDied(story)
-        now = time.monotonic()
-        self._restarts.append(now)
-        while now - self._restarts[0] > RESTART_WINDOW:
-            self._restarts.popleft()
-        if len(self._restarts) > MAX_RESTARTS:
-            raise RoleDied(f"{story}; {MAX_RESTARTS} workers have been replaced within {RESTART_WINDOW / 60:.0f} minutes")
-        back_off = 0.0 if len(self._restarts) == 1 else 0.1 * 2.0 ** len(self._restarts)
-        self._replacements[spec.name] = Replacement(spec, now + back_off, self._fence_off(spec))
-        self._handle(spec.name, "died", story)
+        name, failure = process.spec.name, process.failure
+        del self._processes[name]
+        if failure is not None:
+            if not self._restarts.forgives(name, failure):
+                self._handle(name, "failed", failure)
+                return
+            story, back_off = f"{name}: {failure.error}", self._restarts.after_failure(name)
+        else:
+            story = f"{name} (process {pid}) {describe_status(status)}"
+            if name == "learner" or not os.WIFSIGNALED(status):
+                raise RoleDied(story)
+            back_off = self._restarts.after_kill(story)
+        deaths = self._fence_off(process.spec)
+        self._replacements[name] = Replacement(process.spec, time.monotonic() + back_off, deaths)
+        self._handle(name, "died", story)
 
     def _fence_off(self, spec: RoleSpec) -> int:
         """Withdraw a dead rollout worker's requests; return the number of the death."""
         arena, deaths = self._arena, int(self._arena.control[Control.DEATHS])
         if isinstance(spec, RolloutRole):
-            arena.asked[self._groups_of(spec)] = -1
+            arena.asked[groups_of(spec, arena)] = -1
             deaths += 1
             arena.control[Control.DEATHS] = deaths
             arena.policy_bell.ring()
@@ -178,23 +192,30 @@ class LocalBackend:
 
     def _replace_the_dead(self) -> None:
         for name, replacement in list(self._replacements.items()):
-            if time.monotonic() < replacement.not_before or not self._has_passed(replacement):
-                continue
-            del self._replacements[name]
-            spec = replacement.spec
-            if isinstance(spec, RolloutRole):
-                groups = self._groups_of(spec)
-                self._arena.asked[groups] = 0
-                self._arena.answered[groups] = 0
-                self._arena.reclaim(spec.rollout.worker)
-                spec = replace(spec, rollout=replace(spec.rollout, incarnation=spec.rollout.incarnation + 1))
-            self._fork(spec)
+            if time.monotonic() >= replacement.not_before and self._has_passed(replacement):
+                del self._replacements[name]
+                self._fork(successor(replacement.spec, self._arena))
+                for command, payload in replacement.commands:
+                    self.send(name, command, payload)
 
     def _has_passed(self, replacement: Replacement) -> bool:
         """Whether no policy worker can still be answering a request from before the death."""
         has_policy_worker = "policy-0" in self._processes
         return not has_policy_worker or self._arena.control[Control.POLICY_PASSED] >= replacement.deaths
 
-    def _groups_of(self, spec: RolloutRole) -> np.ndarray:
-        count = self._arena.shape.num_groups
-        return np.arange(spec.rollout.worker * count, (spec.rollout.worker + 1) * count)
+
+def _receive(control: Connection) -> tuple[str, Any] | None:
+    """Return the next message that is there, None if none is; one that its sender died in the middle of is none."""
+    try:
+        message: tuple[str, Any] | None = control.recv() if control.poll() else None
+    except (EOFError, OSError):
+        return None  # the launcher reports the death
+    return message
+
+
+def _drain(fd: int) -> bool:
+    """Read what is there and forget it; False at the end."""
+    try:
+        return bool(os.read(fd, CHUNK_NBYTES))
+    except OSError:
+        return False

@@ -56,8 +56,7 @@ def tell(control: Connection, told: Told) -> None:
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
     """Run a role in this freshly forked process; return its exit status."""
-    if not set_parent_death_signal(signal.SIGKILL, launcher):
-        return 1  # too late: the launcher is gone already
+    set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
     try:
         sys.path[:], directory = control.recv()
@@ -71,7 +70,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
         role.close()
     except BaseException as error:
         with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
-            control.send(("failed", _failure(error)))
+            control.send(("failed", failure_of(error)))
         return 1
     return 0
 
@@ -101,7 +100,8 @@ def _set_threads(num_threads: int) -> None:
         torch.set_num_threads(num_threads)
 
 
-def _failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
+    """Make an exception fit to travel."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.config import Config
+from penstock.engine.clock import ACTIVITY
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.roles import RoleSpec
 from penstock.runs.status import RoleShare, Status
@@ -97,7 +98,7 @@ class Progress:
 
     def refresh_shares(self, specs: Sequence[RoleSpec], activities: dict[str, tuple[str, ...]]) -> None:
         """Work out how every role spent the time since the last call."""
-        spent = self._gauges - self._gauges_then
+        spent = (self._gauges - self._gauges_then)[:, :ACTIVITY]
         if spent.max() < SHORTEST_WINDOW:
             return
         self._gauges_then = self._gauges.copy()
@@ -106,7 +107,7 @@ class Progress:
             kinds.setdefault(spec.name.split("-")[0], []).append(spec.index)
         for kind, rows in kinds.items():
             names = activities[kind]
-            seconds = np.maximum(spent[rows, : len(names)].sum(0), 0.0)
+            seconds = np.maximum(spent[rows, : len(names)], 0.0).sum(0)  # a role made anew begins at zero
             if (total := seconds.sum()) > 0.0:
                 shares = dict(zip(names, (seconds / total).tolist(), strict=True))
                 busy = sum(share for name, share in shares.items() if not name.startswith("wait"))

@@ -61,7 +61,7 @@ class RoleSpec(Protocol):
 
 @dataclass(frozen=True)
 class RolloutRole:
-    """A rollout worker; with an algorithm it infers for itself, without one a policy worker does and torch stays out."""
+    """A rollout worker; with an algorithm it infers itself, without one a policy worker does and torch stays out."""
 
     rollout: RolloutSpec
     algorithm: SegmentAlgorithm | None
@@ -131,7 +131,6 @@ class EvaluatorRole:
 
     algorithm: SegmentAlgorithm
     env: EnvSpec
-    best_return: float | None
     index: int
     num_threads: int = 1
     name: str = "evaluator"
@@ -140,4 +139,4 @@ class EvaluatorRole:
         """Make the evaluator and its lanes."""
         from penstock.engine.evaluator import Evaluator
 
-        return Evaluator(self.algorithm, self.env, arena, self.best_return, report)
+        return Evaluator(self.algorithm, self.env, arena, report)

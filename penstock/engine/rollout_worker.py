@@ -15,7 +15,7 @@ from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.segments import SegmentWriter
-from penstock.ipc import gather
+from penstock.ipc import fence, gather
 
 Report = Callable[[str, Any], None]
 REPORT_INTERVAL = 0.1  # seconds
@@ -106,6 +106,7 @@ class LaneGroup:
     ) -> None:
         shape = arena.shape
         first_lane = number * shape.group_size
+        clock.switch("env")
         self.lanes = make_lanes(
             spec.env, shape.group_size, seed=spec.seed, first_lane=first_lane, incarnation=spec.incarnation,
             num_threads=spec.num_threads,
@@ -122,7 +123,6 @@ class LaneGroup:
         action = arena.columns["action"]
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
         self.is_waiting_for_actions = False
-        clock.switch("env")
         self.lanes.reset()
 
     def poll(self) -> bool:
@@ -139,6 +139,7 @@ class LaneGroup:
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
+        fence()
         gather(self._arena.columns["action"], self._writer.rows, self._actions)
         self._clock.switch("env")
         self.lanes.step(self._actions)
@@ -152,6 +153,7 @@ class LaneGroup:
         arena.noise[number] = self._noise.draw()
         request = int(arena.asked[number]) + 1
         if self._inference is None:
+            fence()
             arena.asked[number] = request
             arena.policy_bell.ring()
         else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from penstock.engine.process import failure_of
+from penstock.engine.restarts import Restarts, successor
 from penstock.engine.roles import Role, RoleSpec
 from penstock.engine.rollout_worker import RolloutWorker
 from penstock.experience.arena import Control, ExperienceArena
@@ -27,45 +30,89 @@ class SerialBackend:
     specs
         The roles, in the order in which they are polled.
     handle
-        Called with (role, kind, payload) for whatever a role reports.
+        Called with (role, kind, payload) for whatever a role reports, with (role, "failed", `Failure`) when it raised,
+        and with (role, "died", text) when it is replaced.
+    restarts
+        Says whether it is.
     """
 
-    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler) -> None:
+    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
         self._arena = arena
-        self._specs = specs
+        self._specs = {spec.name: spec for spec in specs}
         self._handle = handle
+        self._restarts = restarts
         self._roles: dict[str, Role] = {}
         self._steps = 0
 
     def start(self) -> None:
         """Make the roles."""
-        for spec in self._specs:
-            self._roles[spec.name] = spec.build(self._arena, self._reporter(spec.name))
+        for name in self._specs:
+            self._build(name)
 
     def pump(self, timeout: float) -> None:
         """Poll all roles in turn for `timeout` seconds, or until none has anything to do."""
         threads = torch.get_num_threads()
-        torch.set_num_threads(max(spec.num_threads for spec in self._specs))
+        torch.set_num_threads(max(spec.num_threads for spec in self._specs.values()))
         try:
             end = time.monotonic() + timeout
-            while self._poll() and time.monotonic() < end:
+            while self._poll_all() and time.monotonic() < end:
                 pass
         finally:
             torch.set_num_threads(threads)
 
-    def send(self, role: str, command: str, payload: Any) -> None:
-        """Give a role a command."""
-        self._roles[role].handle(command, payload)
+    def send(self, role: str, command: str, payload: Any) -> bool:
+        """Give a role a command; False if it has failed."""
+        if role not in self._roles:
+            return False
+        try:
+            self._roles[role].handle(command, payload)
+        except Exception as error:
+            self._bury(role, error)
+        return True
 
-    def close(self) -> None:
-        """Close the roles."""
+    def close(self, patience: float = 0.0) -> None:
+        """Close the roles; nobody has to be waited for."""
         for role in self._roles.values():
-            role.close()
+            _close(role)
         self._roles.clear()
 
-    def _poll(self) -> bool:
+    def _build(self, name: str) -> None:
+        try:
+            self._roles[name] = self._specs[name].build(self._arena, self._reporter(name))
+        except Exception as error:
+            self._bury(name, error)
+
+    def _poll_all(self) -> bool:
         has_goal = self._steps < self._arena.control[Control.GOAL]
-        return any([role.poll() for role in self._roles.values() if has_goal or not isinstance(role, RolloutWorker)])
+        return any([self._poll(name) for name in self._specs if has_goal or not self._is_rollout_worker(name)])
+
+    def _poll(self, name: str) -> bool:
+        if name not in self._roles:
+            return False
+        try:
+            has_worked = self._roles[name].poll()
+        except Exception as error:
+            self._bury(name, error)
+            return False
+        self._restarts.begun(name)
+        return has_worked
+
+    def _bury(self, name: str, error: Exception) -> None:
+        """Report a role that raised; where that is forgiven, make it anew."""
+        role = self._roles.pop(name, None)
+        if role is not None:
+            _close(role)
+        failure = failure_of(error)
+        if not self._restarts.forgives(name, failure):
+            self._handle(name, "failed", failure)
+            return
+        self._handle(name, "died", f"{name}: {error}")
+        time.sleep(self._restarts.after_failure(name))
+        self._specs[name] = successor(self._specs[name], self._arena)
+        self._build(name)
+
+    def _is_rollout_worker(self, name: str) -> bool:
+        return isinstance(self._roles.get(name), RolloutWorker)
 
     def _reporter(self, role: str) -> Callable[[str, Any], None]:
         def report(kind: str, payload: Any) -> None:
@@ -74,3 +121,8 @@ class SerialBackend:
             self._handle(role, kind, payload)
 
         return report
+
+
+def _close(role: Role) -> None:
+    with contextlib.suppress(Exception):  # an environment that fails now harms nobody any more
+        role.close()

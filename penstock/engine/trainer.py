@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -17,16 +14,16 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, SegmentConfig, make_config
+from penstock.config import ConfigError, SegmentConfig, make_config
 from penstock.engine import launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
+from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState
-from penstock.engine.supervisor import Start, Supervisor, TrainingFailed, algorithm_id, infers_centrally
+from penstock.engine.preparation import best_return_of, require_device, resolve_env, run_shape
+from penstock.engine.supervisor import Start, Supervisor, TrainingFailed, algorithm_id
 from penstock.engine.weights import SharedWeights, weights_nbytes
 from penstock.envs.making import probe
-from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RunShape
 from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
@@ -149,6 +146,8 @@ class Trainer:
         config = make_config(algorithm.Config, {**settings, "run_dir": run_dir})
         trainer = cls.__new__(cls)
         trainer._open(algorithm, config, run, checkpoint)
+        if total_steps is not None:
+            run.amend({"total_steps": total_steps})
         return trainer
 
     def _open(
@@ -158,12 +157,25 @@ class Trainer:
         run: RunDirectory | None,
         checkpoint: Checkpoint | None,
     ) -> None:
+        try:
+            self._set_up(algorithm, config, run, checkpoint)
+        except BaseException:
+            launcher.discard()
+            raise
+
+    def _set_up(
+        self,
+        algorithm: type[SegmentAlgorithm],
+        config: SegmentConfig,
+        run: RunDirectory | None,
+        checkpoint: Checkpoint | None,
+    ) -> None:
         self._began = time.monotonic()
+        require_device(config.device)
         if config.backend == "local":
             launcher.prepare()
-        require_device(config.device)
         self.config = config
-        self._env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+        self._env = resolve_env(config)
         observation, action, frame_skip = probe(self._env)
         self._algorithm = algorithm(config, observation, action)
         with torch.random.fork_rng(devices=[]):
@@ -171,7 +183,7 @@ class Trainer:
             self._model = self._algorithm.build_model()
         start = Start(LearnerState())
         if checkpoint is not None:
-            start = self._go_on_from(checkpoint)
+            start = self._go_on_from(checkpoint, run)
         self._arena = ExperienceArena.create(run_shape(self._algorithm, weights_nbytes(self._model)))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
@@ -181,15 +193,15 @@ class Trainer:
             )
         self._run_directory = run
         self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run)
-        self._is_closed = False
 
-    def _go_on_from(self, checkpoint: Checkpoint) -> Start:
+    def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
         require_matching(checkpoint.weights, self._model.state_dict(), str(checkpoint.path))
         self._model.load_state_dict(checkpoint.weights)
         state, meta = checkpoint.state or {}, checkpoint.meta
         return Start(
             LearnerState(meta["steps"], meta["version"], meta["updates"]),
             state.get("optimizer"),
+            best_return=None if run is None else best_return_of(run),
             seconds=meta.get("seconds", 0.0),
         )
 
@@ -224,9 +236,11 @@ class Trainer:
         Raises
         ------
         TrainingFailed
-            Something in the run failed. A checkpoint was written first, where there is a run directory.
+            Something in the run failed. A checkpoint was written first, where there is a run directory, and the
+            trainer is closed.
         TrainingInterrupted
-            Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. A second one is not waited for.
+            Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. At a second one nothing is
+            waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
         ConfigError
             `steps` is not more than 0.
         """
@@ -241,7 +255,7 @@ class Trainer:
         if self._began:
             progress.seconds += time.monotonic() - self._began
             self._began = 0.0
-        with open_view(Console(quiet=quiet, highlight=False)) as view, _interruption() as interrupted:
+        with open_view(Console(quiet=quiet, highlight=False)) as view, interruption() as interrupted:
             stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
             view.close(progress.status())
         evaluation = progress.evaluation
@@ -259,7 +273,9 @@ class Trainer:
             raise TrainingInterrupted(result)
         return result
 
-    def evaluate(self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None) -> Evaluation:
+    def evaluate(
+        self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
+    ) -> Evaluation:
         """Play episodes with the current weights, in this process; None: ``eval_episodes``."""
         self._require_open()
         self._weights.refresh()
@@ -313,12 +329,10 @@ class Trainer:
 
     def close(self) -> None:
         """Stop all processes and give the memory back; a second call does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._supervisor.close()
+        self._supervisor.close()
 
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self._supervisor.is_closed:
             raise RuntimeError("this trainer is closed: make a new one, or resume its run with Trainer.resume(run_dir)")
 
     def __enter__(self) -> Self:
@@ -330,60 +344,7 @@ class Trainer:
         self.close()
 
 
-def run_shape(algorithm: SegmentAlgorithm, weights_size: int) -> RunShape:
-    """The numbers of a run's arena, from its algorithm and config."""
-    config = algorithm.config
-    is_central = infers_centrally(config.inference, algorithm)
-    num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    # Every lane writes one segment. Beside these, an asynchronous learner's next batch is collected while it learns;
-    # a synchronous one keeps all until it has learned, so that nobody can step meanwhile.
-    waiting = 0 if algorithm.synchronous else config.segments_per_batch
-    return RunShape(
-        num_workers=config.workers,
-        num_envs_per_worker=config.num_envs_per_worker,
-        num_groups=num_groups,
-        segment_length=config.segment_length,
-        num_slots=config.num_lanes + waiting,
-        observation=algorithm.observation,
-        action=algorithm.action,
-        records=algorithm.record_columns(),
-        state_size=algorithm.build_model().state_size,
-        weights_nbytes=weights_size,
-    )
-
-
-def require_device(device: str) -> None:
-    """Raise `ConfigError` if torch cannot use `device`."""
-    kind, _, index = device.partition(":")
-    if kind == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if int(index or 0) >= count:
-            found = f"torch {torch.__version__} sees {count} CUDA devices"
-            raise ConfigError(f'device={device!r} is not there: {found}; use device="cpu", or see: penstock doctor')
-
-
 def _policy_0(parameters: Mapping[int, Mapping[str, Tensor] | str]) -> Mapping[str, Tensor] | str:
     if list(parameters) != [0]:
         raise ConfigError(f"parameters are given for the policies {list(parameters)}; there is one: {{0: ...}}")
     return parameters[0]
-
-
-@contextmanager
-def _interruption() -> Iterator[threading.Event]:
-    """Set an event at the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        interrupted.set()
-
-    before = {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield interrupted
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

@@ -27,13 +27,10 @@ class ObservationWriter:
     ----------
     spec
         Layout of the column.
-    start
-        What the environment calls value 0 of a discrete observation.
     """
 
-    def __init__(self, spec: ObservationSpec, start: int = 0) -> None:
+    def __init__(self, spec: ObservationSpec) -> None:
         self._spec = spec
-        self._start = start
         self._dtype = np.dtype(spec.dtype)
         # Dtypes that any assignment to the column converts without loss of meaning.
         self._accepted = {self._dtype}
@@ -105,11 +102,11 @@ class ObservationWriter:
         raise BadObservationError(None, f"expected integers, found {observations!r}")
 
     def _count_from_zero(self, values: np.ndarray, num_values: int) -> np.ndarray:
-        counted = values.astype(np.int64) - self._start
+        counted = values.astype(np.int64) - self._spec.start
         outside = (counted < 0) | (counted >= num_values)
         if outside.any():
             index = int(outside.argmax())
-            legal = f"from {self._start} to {self._start + num_values - 1}"
+            legal = f"from {self._spec.start} to {self._spec.start + num_values - 1}"
             raise BadObservationError(index, f"expected a discrete observation {legal}, found {values[index]}")
         return counted
 

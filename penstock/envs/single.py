@@ -61,7 +61,7 @@ class SingleLanes(Lanes):
         self._resuming: list[int] = []
         self._observations: list[Any] = []
         self._decode = ActionDecoder(self.action)
-        self._writer = ObservationWriter(self.observation, int(getattr(space, "start", 0)))
+        self._writer = ObservationWriter(self.observation)
 
     def reset(self) -> None:
         self._begin()

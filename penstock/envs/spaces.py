@@ -19,11 +19,14 @@ class ObservationSpec:
         NumPy name of the column's dtype, such as ``"float32"`` or ``"uint8"``.
     num_values
         Number of values of a discrete observation, which is an int64 scalar counted from 0; else ``None``.
+    start
+        What the environment calls value 0 of a discrete observation; subtracted by the lanes.
     """
 
     shape: tuple[int, ...]
     dtype: str
     num_values: int | None = None
+    start: int = 0
 
     @property
     def is_image(self) -> bool:

@@ -8,14 +8,10 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import os
 import pickle
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, get_args
 
 import cloudpickle
@@ -23,6 +19,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 
 from penstock.envs.failures import UnknownEnvironmentError
+from penstock.imports import load_module
 
 Vectorize = Literal["make", "vector"]
 
@@ -106,7 +103,10 @@ def _find(env: str) -> Any:
     place, colon, name = env.rpartition(":")
     if not colon:
         return _registered(env)
-    module = _load_file(Path(place)) if place.endswith(".py") else _import_module(env, place)
+    try:
+        module = load_module(place)
+    except LookupError as error:
+        raise UnknownEnvironmentError(f"env={env!r}: {error.args[0]}") from None
     if name in gymnasium.registry:
         return _registered(name)
     try:
@@ -137,38 +137,6 @@ def _closest(name: str, known: list[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=3)
     return f" Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?" if close else ""
-
-
-def _import_module(env: str, name: str) -> ModuleType:
-    # A console script starts without the working directory on its path, unlike `python -m`.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise UnknownEnvironmentError(
-            f"env={env!r}: there is no module {error.name!r} in {os.getcwd()} or on the Python path: write "
-            "'module:Class', 'file.py:Class', or install the package"
-        ) from None
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UnknownEnvironmentError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
-    name = f"penstock_file_{path.stem}"
-    location = importlib.util.spec_from_file_location(name, path)
-    assert location is not None and location.loader is not None
-    module = importlib.util.module_from_spec(location)
-    # The file may import its neighbours, as a script can.
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    sys.modules[name] = module
-    location.loader.exec_module(module)
-    cloudpickle.register_pickle_by_value(module)
-    return module
 
 
 def _name_of_callable(source: Any) -> str:

@@ -26,7 +26,7 @@ def observation_spec(space: spaces.Space) -> ObservationSpec:
         The space is neither a Box nor a Discrete, or is an empty Box, or has impossible bounds.
     """
     if isinstance(space, spaces.Discrete):
-        return ObservationSpec((), "int64", num_values=int(space.n))
+        return ObservationSpec((), "int64", num_values=int(space.n), start=int(space.start))
     box = _checked_box("observation space", space, _OBSERVATION_ADVICE)
     return ObservationSpec(box.shape, _column_dtype(box.dtype).name)
 

@@ -68,7 +68,7 @@ class VectorLanes(Lanes):
         self._observations: Any = None
         self._final_observations: list[Any] = []
         self._decode = ActionDecoder(self.action)
-        self._writer = ObservationWriter(self.observation, int(getattr(space, "start", 0)))
+        self._writer = ObservationWriter(self.observation)
 
     def reset(self) -> None:
         self._begin()

@@ -105,8 +105,8 @@ class ExperienceArena:
         parts = ", ".join(f"{region.name} {region.nbytes / 2**20:.1f} MiB" for region in largest)
         require_memory(
             nbytes,
-            f"the experience arena ({shape.num_slots} slots of {shape.rows_per_slot} rows for {shape.num_lanes} lanes: {parts}); "
-            "use fewer lanes, or a smaller segment_length or batch_size",
+            f"the experience arena ({shape.num_slots} slots of {shape.rows_per_slot} rows for {shape.num_lanes} lanes: "
+            f"{parts}); use fewer lanes, or a smaller segment_length or batch_size",
         )
         return cls(shape, Arena.create(nbytes), fresh=True)
 

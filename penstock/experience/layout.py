@@ -88,6 +88,11 @@ class RunShape:
         return self.num_workers * self.num_groups
 
     @property
+    def has_slot_per_lane(self) -> bool:
+        """Whether each lane has one slot, its own: no lane is then ahead of another by a segment."""
+        return self.num_slots == self.num_lanes
+
+    @property
     def rows_per_slot(self) -> int:
         """T + 1."""
         return self.segment_length + 1
@@ -137,7 +142,8 @@ class RunShape:
         rows, lanes, size = self.num_slots * self.rows_per_slot, self.num_lanes, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
         yield array("gauges", (self.num_workers + 3, 16), "float64")
-        for name in ("learner_bell", "policy_bell", "evaluator_bell", *(f"rollout_bell_{i}" for i in range(self.num_workers))):
+        rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
+        for name in ("learner_bell", "policy_bell", "evaluator_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)
         ring_capacity = 4 * self.num_slots  # hints may be doubled after a death
         yield opaque("free", Ring.nbytes(ring_capacity))

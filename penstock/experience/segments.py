@@ -47,16 +47,28 @@ class SegmentWriter:
 
     def open(self) -> bool:
         """Begin new segments with what the lanes show now; False while there are too few free slots."""
-        while len(self.slots) < self.lanes.num_lanes:
-            hints = self.arena.free.pop_many(self.lanes.num_lanes - len(self.slots))
-            if not len(hints):
-                return False
-            won = self.arena.slots.claim(hints, SlotState.FREE, SlotState.WRITING, self.worker)
-            self.slots = np.concatenate([self.slots, hints[won]])
+        if not self._take_slots():
+            return False
         self.base = self.slots * (self.length + 1)
         self.arena.slot_lane[self.slots] = self.lane_numbers
         self._begin()
         return True
+
+    def _take_slots(self) -> bool:
+        """Take a free slot for each lane; False if there are too few, those that were won are kept."""
+        if self.arena.shape.has_slot_per_lane:
+            missing = np.setdiff1d(self.lane_numbers, self.slots)
+            self.slots = np.union1d(self.slots, self._claim(missing))
+            return len(self.slots) == self.lanes.num_lanes
+        while len(self.slots) < self.lanes.num_lanes:
+            hints = self.arena.free.pop_many(self.lanes.num_lanes - len(self.slots))
+            if not len(hints):
+                return False
+            self.slots = np.concatenate([self.slots, self._claim(hints)])
+        return True
+
+    def _claim(self, slots: np.ndarray) -> np.ndarray:
+        return slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.worker)]
 
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""

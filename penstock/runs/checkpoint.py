@@ -18,6 +18,7 @@ import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -180,23 +181,33 @@ def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tenso
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read and compare all files; begin again when another process replaced the checkpoint meanwhile."""
     while True:
-        found = _find(path)
-        try:
-            return _read_once(found[0])
-        except (CheckpointError, OSError):
-            if _find(path) == found:
-                raise
+        with _held(path) as before:
+            try:
+                return _read_once(before[0])
+            except (CheckpointError, OSError):
+                with _held(path) as now:
+                    if now == before:
+                        raise
 
 
-def _find(path: Path) -> tuple[Path, tuple[int, int] | None]:
-    """Where the checkpoint of this name lies now, and which directory that is."""
+@contextmanager
+def _held(path: Path) -> Iterator[tuple[Path, tuple[int, int] | None]]:
+    """Tell where the checkpoint of this name lies now and which directory that is.
+
+    The directory is kept open: its inode number is not given to a newer one when it is removed.
+    """
     if not path.exists() and previous_of(path).exists():  # a save is, or was killed, between its two renames
         path = previous_of(path)
     try:
-        status = os.stat(path)
-    except OSError:
-        return path, None
-    return path, (status.st_dev, status.st_ino)
+        descriptor = os.open(path, os.O_PATH)
+    except FileNotFoundError:
+        yield path, None
+        return
+    try:
+        status = os.fstat(descriptor)
+        yield path, (status.st_dev, status.st_ino)
+    finally:
+        os.close(descriptor)
 
 
 def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -129,6 +129,12 @@ class RunDirectory:
         """The run's checkpoints."""
         return CheckpointStore(self.path / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
 
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Write changed settings (JSON values) to ``config.json``: the run goes on with them."""
+        self.config |= changes
+        record = {"algorithm": self.algorithm, "run": self.info, **self.config}
+        write_file_atomically(self.path / CONFIG, json_bytes(record))
+
     def log(self, text: str) -> None:
         """Append `text` with a time stamp to ``log.txt``. A log that cannot be written never stops a run."""
         stamp = datetime.now().astimezone().isoformat(timespec="milliseconds")

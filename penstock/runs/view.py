@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from time import monotonic
 from typing import Self
 
@@ -108,7 +109,7 @@ class LiveView(View):
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return: when it is full, every second one goes."""
-        if status.mean_return is not None:
+        if status.mean_return is not None and isfinite(status.mean_return):
             if self._updates % self._stride == 0:
                 self._returns.append(status.mean_return)
             self._updates += 1

@@ -110,17 +110,19 @@ def test_a_policy_with_memory_is_filmed(tmp_path):
     assert len(pictures) == 6
 
 
-def test_a_film_of_samples_is_the_same_for_the_same_seed_and_leaves_torch_s_own_stream_alone(tmp_path):
-    stream = torch.get_rng_state()
+def test_a_film_of_samples_depends_on_its_seed_alone_and_leaves_torch_s_own_stream_as_it_was(tmp_path):
     policy = untrained(resolved("CartPole-v1"))
-    torch.set_rng_state(stream)
     films = []
-    for seed in (3, 3, 4):
+    for stream, seed in ((1, 3), (2, 3), (2, 4)):
+        torch.manual_seed(stream)
+        before = torch.get_rng_state()
         film(policy, resolved("CartPole-v1"), str(tmp_path / "episode.mp4"), deterministic=False, seed=seed)
-        films.append(imageio.imread(tmp_path / "episode.mp4", plugin="pyav"))
-    assert np.array_equal(films[0], films[1])
-    assert not np.array_equal(films[0], films[2])
-    assert torch.equal(torch.get_rng_state(), stream)
+        assert torch.equal(torch.get_rng_state(), before)
+        films.append(imageio.imread(tmp_path / "episode.mp4", plugin="pyav").astype(int))
+    first, same, other = films
+    assert first.shape == same.shape
+    assert np.abs(first - same).mean() < 0.1  # encoding in several threads is not exact
+    assert first.shape != other.shape or np.abs(first - other).mean() > 0.1
 
 
 @pytest.mark.parametrize("grayscale", [True, False])

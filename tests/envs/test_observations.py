@@ -18,11 +18,11 @@ from tests.envs.faulty import FaultyEnv
 ROWS = np.array([4, 0, 2])
 
 
-def write_both_ways(spec: ObservationSpec, observations: list[Any], start: int = 0) -> np.ndarray:
+def write_both_ways(spec: ObservationSpec, observations: list[Any]) -> np.ndarray:
     """Write each by itself and all as one batch, require the same result, and return it in the order given."""
     columns = [np.zeros((6, *spec.shape), spec.dtype) for _ in range(2)]
-    ObservationWriter(spec, start).write_each(columns[0], ROWS[: len(observations)], observations)
-    ObservationWriter(spec, start).write_batch(columns[1], ROWS[: len(observations)], np.array(observations))
+    ObservationWriter(spec).write_each(columns[0], ROWS[: len(observations)], observations)
+    ObservationWriter(spec).write_batch(columns[1], ROWS[: len(observations)], np.array(observations))
     assert np.array_equal(*columns)
     assert not columns[0][[1, 3, 5]].any()
     return columns[0][ROWS[: len(observations)]]
@@ -60,8 +60,8 @@ def test_plain_lists_and_numbers_are_observations_too() -> None:
 
 
 def test_discrete_observations_are_counted_from_zero() -> None:
-    spec = ObservationSpec((), "int64", num_values=4)
-    assert write_both_ways(spec, [2, np.int32(3), np.array(5)], start=2).tolist() == [0, 1, 3]
+    spec = ObservationSpec((), "int64", num_values=4, start=2)
+    assert write_both_ways(spec, [2, np.int32(3), np.array(5)]).tolist() == [0, 1, 3]
 
 
 @pytest.mark.parametrize(

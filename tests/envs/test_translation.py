@@ -31,7 +31,7 @@ def test_a_box_keeps_its_dtype_but_for_wide_floats(declared: type, stored: str) 
 
 
 def test_a_discrete_observation_is_an_int64_scalar() -> None:
-    assert observation_spec(spaces.Discrete(5, start=3)) == ObservationSpec((), "int64", num_values=5)
+    assert observation_spec(spaces.Discrete(5, start=3)) == ObservationSpec((), "int64", num_values=5, start=3)
 
 
 @pytest.mark.parametrize(

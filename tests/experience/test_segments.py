@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,8 @@ AT_ONCE = ("same_step", "disabled")  # arrangements that show the new episode in
 
 def rows(segment: Segment) -> list[tuple]:
     """Each row's observation as (episode, step), whether it is first, and what came of it."""
-    shown = [(tuple(obs[1:].astype(int).tolist()), bool(first)) for obs, first in zip(segment.obs, segment.first, strict=True)]
+    places = [tuple(obs[1:].astype(int).tolist()) for obs in segment.obs]
+    shown = list(zip(places, segment.first.tolist(), strict=True))
     came = []
     for t, reward in enumerate(segment.reward.tolist()):
         ending = "terminated" if segment.terminated[t] else "truncated" if segment.truncated[t] else ""
@@ -64,7 +67,7 @@ def test_a_truncation_in_the_last_transition_leaves_the_final_observation_in_the
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_a_final_row_as_second_to_last_is_followed_by_the_new_episode_in_the_last_row(arrangement):
-    writing = write(arrangement, [[(2, "truncated")]], length=3, num_steps=4)
+    writing = write(arrangement, [[(2, "truncated")]], length=3, num_steps=6)
     one, two = writing.finished[0][:2]
     assert rows(one)[2:] == [((0, 2), False, "invalid"), ((1, 0), True)]
     assert rows(two)[0] == ((1, 0), True, (1001.0, ""))
@@ -174,6 +177,21 @@ def test_doubled_and_outdated_hints_never_give_one_slot_to_two_lanes():
     assert writer.open() and writer.slots.tolist() == [1, 2]
 
 
+def test_with_one_slot_for_each_lane_every_lane_keeps_its_own_whatever_the_hints_say():
+    writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 3), length=1)
+    arena, writer = writing.arena, writing.writer
+    arena.free.clear()
+    arena.free.push_many(np.array([2, 2, 0]))
+    writing.play(2)
+    assert [[segment.slot for segment in segments] for segments in writing.finished] == [[0, 0], [1, 1], [2, 2]]
+    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
+    assert not writer.open() and writer.slots.tolist() == [0, 2]
+    arena.release(np.array([1]))
+    writing.play(1)
+    assert [segments[-1].slot for segments in writing.finished] == [0, 1, 2]
+    assert [len(written_steps(segments)) for segments in writing.finished] == [3, 3, 3]
+
+
 def test_slots_are_used_over_and_over():
     writing = write("single", [[(9, "terminated")]], length=2, num_steps=20)
     assert [segment.slot for segment in writing.finished[0]] == [0] * 10
@@ -197,14 +215,15 @@ episodes = st.tuples(st.integers(1, 5), st.sampled_from(["terminated", "truncate
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 6),
     endings_of_lanes=st.lists(st.lists(episodes, min_size=1, max_size=4), min_size=1, max_size=3),
+    spare_slots=st.integers(0, 2),
 )
-def test_segments_hold_every_step_once_in_order_with_what_it_led_to(arrangement, length, endings_of_lanes):
-    writing = write(arrangement, endings_of_lanes, length, num_steps=20)
+def test_segments_hold_every_step_once_in_order_with_what_it_led_to(arrangement, length, endings_of_lanes, spare_slots):
+    writing = write(arrangement, endings_of_lanes, length, 20, spare_slots)
     for lane, endings in enumerate(endings_of_lanes):
         segments = writing.finished[lane]
         steps = written_steps(segments)
         assert steps and steps == true_steps(lane, endings, len(steps))
-        for one, two in zip(segments, segments[1:], strict=False):
+        for one, two in itertools.pairwise(segments):
             end = end_of(one, arrangement)
             follows_final = bool(one.truncated[-1]) and end == length and arrangement in AT_ONCE
             if follows_final:

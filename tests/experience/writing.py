@@ -111,9 +111,11 @@ class Writing:
         return Segment(slot, int(self.arena.slot_epoch[slot]), obs, first, **steps)
 
 
-def write(arrangement: str, endings_of_lanes: Sequence[Sequence[Ending]], length: int, num_steps: int) -> Writing:
+def write(
+    arrangement: str, endings_of_lanes: Sequence[Sequence[Ending]], length: int, num_steps: int, spare_slots: int = 0
+) -> Writing:
     """Play counting lanes for some steps."""
-    writing = Writing(counting_lanes(arrangement, endings_of_lanes), length)
+    writing = Writing(counting_lanes(arrangement, endings_of_lanes), length, spare_slots)
     writing.play(num_steps)
     writing.lanes.close()
     return writing

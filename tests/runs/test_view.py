@@ -76,6 +76,14 @@ def test_a_run_that_has_only_begun_is_drawn_too():
     assert "0 steps (0%)" in plain_line(begun)
 
 
+def test_numbers_that_are_not_finite_and_a_tiny_terminal_do_not_end_the_run():
+    assert drawn(status(mean_return=float("nan"), losses={"policy_loss": float("inf")}), 12)
+    view = LiveView(terminal())
+    for mean_return in (1.0, float("nan"), float("inf"), 2.0):
+        view._remember(status(mean_return=mean_return))
+    assert view._returns == [1.0, 2.0]
+
+
 def test_losses_beyond_what_is_shown_are_counted():
     text = drawn(status(losses={f"loss_{i}": 0.5 for i in range(9)}, metrics={}), 80)
     assert "loss 6" in text

@@ -1,0 +1,68 @@
+"""Your own algorithm: asynchronous advantage actor-critic in one file.
+
+An algorithm is a config and a loss. Which environments there are, where the network runs, how experience travels,
+checkpoints and the live view: all of that is the engine's business, and works for yours as for Penstock's own.
+
+    python examples/custom_algorithm.py [STEPS]
+"""
+
+import sys
+from dataclasses import dataclass
+
+import torch
+
+import penstock
+from penstock.algorithms.losses import masked_mean, normalize_advantage, value_error
+from penstock.algorithms.returns import gae
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(penstock.SegmentConfig):
+    """Actor-critic: one update from each batch of segments."""
+
+    segment_length: int = 64
+    """Steps per segment (T)."""
+    gae_lambda: float = 1.0
+    """Lambda of the advantage estimator; at 1 an action is judged by all rewards that follow in its segment."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser."""
+    max_weight: float = 1.0
+    """A step counts as much as today's policy would still choose its action, at most this much."""
+
+
+class ActorCritic(penstock.SegmentAlgorithm):
+    """Policy gradient with a learned baseline; rollout workers never wait for the learner."""
+
+    Config = ActorCriticConfig
+
+    @torch.no_grad()
+    def prepare(self, model, batch):
+        """Once per batch: advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`."""
+        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        advantage, target = gae(
+            batch.reward, value, batch.terminated, batch.truncated,
+            gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
+        )  # fmt: skip
+        batch.targets = {"advantage": advantage, "return": target}
+
+    def loss(self, model, batch):
+        """`-E[w A log pi(a)] + c_v L_v - c_e H`: means over the steps that count (`batch.learn`)."""
+        c, learn = self.config, batch.learn
+        policy, value = self.evaluate(model, batch)
+        log_prob = policy.log_prob(batch.action)
+        weight = (log_prob.detach() - batch.log_prob).exp().clamp(max=c.max_weight)
+        advantage = normalize_advantage(batch.targets["advantage"], learn)
+
+        policy_loss = -masked_mean(weight * advantage * log_prob, learn)
+        value_loss = masked_mean(value_error(value, batch.targets["return"]), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - c.entropy_coef * entropy
+        return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+
+with penstock.Trainer(ActorCritic, env="CartPole-v1", total_steps=steps, target_return=475, run_dir=None) as algo:
+    result = algo.train()
+
+print(f"mean return {result.eval_return:.1f} after {result.steps:,} steps ({result.stopped})")

@@ -1,0 +1,123 @@
+"""The chronicle of a run: shows what happens, and writes it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from penstock.engine.evaluation import Evaluation
+from penstock.engine.hangs import HangWatch
+from penstock.engine.progress import Progress
+from penstock.engine.roles import RoleSpec
+from penstock.engine.roster import ACTIVITIES
+from penstock.runs.metrics import MetricsLog
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.status import Status
+
+REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
+METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl
+
+OnUpdate = Callable[[Status], dict[str, float] | None]
+
+
+class View(Protocol):
+    """Whoever shows the run."""
+
+    def update(self, status: Status) -> None: ...
+
+    def event(self, text: str) -> None: ...
+
+
+class Chronicle:
+    """Hands the run's status to the view, the user's callback and ``metrics.jsonl``, and events to view and log.
+
+    Parameters
+    ----------
+    progress
+        Where the run stands.
+    specs
+        Its roles.
+    hangs
+        Tells of environments that hang.
+    run_directory
+        Where it is written; None: nowhere.
+    """
+
+    def __init__(
+        self, progress: Progress, specs: Sequence[RoleSpec], hangs: HangWatch, run_directory: RunDirectory | None
+    ) -> None:
+        self._progress = progress
+        self._specs = specs
+        self._hangs = hangs
+        self._run_directory = run_directory
+        self._metrics = MetricsLog(None if run_directory is None else run_directory.path, self.event)
+        self._view: View | None = None
+        self._on_update: OnUpdate | None = None
+        self._next_refresh = self._next_metrics = 0.0
+
+    @contextmanager
+    def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
+        """Show everything to these while the block runs."""
+        self._view, self._on_update = view, on_update
+        try:
+            yield
+        finally:
+            self._view = self._on_update = None
+
+    def event(self, text: str) -> None:
+        """Tell something that happened."""
+        self.log(text)
+        if self._view is not None:
+            self._view.event(text)
+
+    def log(self, text: str) -> None:
+        """Write something down that the user is told otherwise."""
+        if self._run_directory is not None:
+            self._run_directory.log(text)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Write down an evaluation."""
+        values = {"evaluation/mean_return": evaluation.mean_return, "evaluation/std_return": evaluation.std_return}
+        self._metrics.write(evaluation.steps, self._progress.seconds, values)
+
+    def refresh(self, final: bool = False) -> None:
+        """Show where the run stands, if it is time to; the final state in any case."""
+        now = time.monotonic()
+        if now < self._next_refresh and not final:
+            return
+        self._next_refresh = now + REFRESH_INTERVAL
+        for warning in self._hangs.look(now):
+            self.event(warning)
+        self._progress.refresh_shares(self._specs, ACTIVITIES)
+        status = self._progress.status()
+        if self._on_update is not None:
+            self._progress.metrics.update(self._on_update(status) or {})
+        if self._view is not None:
+            self._view.update(status)
+        if (now >= self._next_metrics or final) and status.steps:
+            self._next_metrics = now + METRICS_INTERVAL
+            self._metrics.write(status.steps, status.seconds, metrics_of(status))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._metrics.close()
+
+
+def metrics_of(status: Status) -> dict[str, float]:
+    """Everything of a status that is logged, by name."""
+    values: dict[str, float] = {
+        "steps_per_second": status.steps_per_second,
+        "policy_lag/mean": status.policy_lag_mean,
+        "policy_lag/max": status.policy_lag_max,
+        "updates": status.updates,
+        "masked_steps": status.masked_steps,
+        "skipped_updates": status.skipped_updates,
+        "restarts": status.restarts,
+    }
+    if status.mean_return is not None and status.mean_length is not None:
+        values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
+    values |= {f"loss/{name}": value for name, value in status.losses.items()}
+    values |= {f"time/{role.name}/{name}": share for role in status.roles for name, share in role.activities.items()}
+    return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

@@ -1,0 +1,162 @@
+"""What all algorithms over segments share: acting, minibatches, statistics and schedules."""
+
+import pytest
+import torch
+
+from penstock.algorithms import load_algorithm
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import ConfigError, SegmentConfig
+from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model
+
+
+class Recording(SegmentAlgorithm):
+    """Records the distribution's parameters."""
+
+    records = ("logits",)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+@pytest.mark.parametrize("space", ["discrete", "continuous"])
+def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose_it(space, memory):
+    algorithm = make(Recording, **({"action": TORQUE} if space == "continuous" else {}), memory=memory)
+    model = make_model(algorithm)
+    obs, first = torch.randn(5, 3, generator=generator()), torch.tensor([True, False, False, True, False])
+    state = torch.randn(5, model.state_size, generator=generator(1))
+    draw = torch.rand if space == "discrete" else torch.randn
+    noise = draw(5, algorithm.action.noise_size, generator=generator(2))
+    with torch.no_grad():
+        columns, after = algorithm.act(model, obs, first, state, noise)
+    policy, expected = model.act(obs, first, state)
+    assert torch.equal(columns["action"], policy.sample(noise)) and torch.equal(after, expected)
+    assert torch.equal(columns["log_prob"], policy.log_prob(columns["action"]))
+    assert torch.equal(columns["logits"], policy.flat)
+    (column,) = algorithm.record_columns()
+    assert columns["logits"].shape == (5, *column.shape) and columns["logits"].numpy().dtype == column.dtype
+
+
+def test_an_algorithm_records_nothing_that_it_does_not_declare():
+    algorithm = make(PPO)
+    model = make_model(algorithm)
+    columns, _ = algorithm.act(
+        model, torch.zeros(1, 3), torch.ones(1, dtype=torch.bool), torch.zeros(1, 0), torch.zeros(1, 1)
+    )
+    assert set(columns) == {"action", "log_prob"} and algorithm.record_columns() == ()
+
+
+def test_minibatches_of_transitions_hold_every_transition_once_and_in_random_order():
+    algorithm = make(PPO)
+    batch = collect(algorithm, make_model(algorithm))
+    batch.targets = {"number": torch.arange(T * B).view(T, B)}
+    minibatches = list(algorithm.minibatches(batch, generator()))
+    assert [len(m.reward) for m in minibatches] == [12, 12]
+    numbers = torch.cat([m.targets["number"] for m in minibatches])
+    assert sorted(numbers.tolist()) == list(range(T * B)) != numbers.tolist()
+    for minibatch in minibatches:
+        at = minibatch.targets["number"]
+        assert torch.equal(minibatch.obs, batch.obs[:-1].flatten(0, 1)[at])
+        assert torch.equal(minibatch.action, batch.action.flatten()[at])
+
+
+def test_minibatches_of_segments_hold_every_segment_once_with_its_memory():
+    algorithm = make(PPO, memory="gru")
+    batch = collect(algorithm, make_model(algorithm))
+    batch.targets = {"number": torch.arange(B).expand(T, B)}
+    minibatches = list(algorithm.minibatches(batch, generator(1)))
+    assert [m.reward.shape for m in minibatches] == [(T, 2), (T, 2)]
+    numbers = [m.targets["number"][0] for m in minibatches]
+    assert sorted(torch.cat(numbers).tolist()) == list(range(B))
+    for at, minibatch in zip(numbers, minibatches, strict=True):
+        assert torch.equal(minibatch.memory, batch.memory[at]) and torch.equal(minibatch.obs, batch.obs[:, at])
+
+
+def test_the_order_of_minibatches_follows_from_the_generator_and_changes_with_every_pass():
+    algorithm = make(PPO)
+    batch = collect(algorithm, make_model(algorithm))
+    batch.targets = {"number": torch.arange(T * B).view(T, B)}
+
+    def order(source):
+        return torch.cat([m.targets["number"] for m in algorithm.minibatches(batch, source)]).tolist()
+
+    one, two = generator(7), generator(7)
+    passes = [order(one), order(one)]
+    assert passes[0] != passes[1] and passes == [order(two), order(two)]
+
+
+def test_a_network_with_memory_makes_an_algorithm_want_whole_segments():
+    assert not make(PPO).needs_segments and make(PPO, memory="lstm").needs_segments
+    assert not make(PPO).needs_segments, "one instance must not decide for the others"
+
+
+def test_observations_are_taken_into_the_statistics_where_valid_and_without_the_last_row():
+    algorithm = make(PPO)
+    model = make_model(algorithm)
+    valid = torch.ones(T, B, dtype=torch.bool)
+    valid[2:, 1] = False
+    batch = collect(algorithm, model, valid=valid)
+    batch.obs[-1] = 1e6
+    batch.obs[2:, 1] = -1e6
+    algorithm.prepare(model, batch)
+    algorithm.update_statistics(model, batch)
+    moments = model.input.moments
+    assert moments.count.item() == valid.sum().item()
+    torch.testing.assert_close(moments.mean, batch.obs[:-1][valid].mean(0))
+
+
+@pytest.mark.parametrize(("progress", "expected"), [(0.0, 0.1), (0.25, 0.08), (1.0, 0.02), (1.5, 0.02)])
+def test_the_entropy_bonus_moves_linearly_to_its_final_weight_and_stays_there(progress, expected):
+    algorithm = make(APPO, entropy_coef=0.1, entropy_coef_final=0.02)
+    batch = collect(algorithm, make_model(algorithm))
+    batch.progress = progress
+    assert algorithm.entropy_coef(batch) == pytest.approx(expected)
+    assert make(APPO, entropy_coef=0.1).entropy_coef(batch) == 0.1
+
+
+def test_the_weight_of_the_entropy_bonus_reaches_the_loss():
+    algorithm = make(APPO, entropy_coef=0.4, entropy_coef_final=0.0)
+    model = make_model(algorithm)
+    batch = collect(algorithm, model)
+    algorithm.prepare(model, batch)
+    batch = batch.flatten()
+    losses = {}
+    for progress in (0.0, 0.5, 1.0):
+        batch.progress = progress
+        loss, metrics = algorithm.loss(model, batch)
+        losses[progress] = loss.item()
+    entropy = metrics["entropy"].item()
+    assert losses[1.0] - losses[0.0] == pytest.approx(0.4 * entropy, rel=1e-5)
+    assert losses[0.5] - losses[0.0] == pytest.approx(0.2 * entropy, rel=1e-5)
+
+
+def test_an_algorithm_of_ones_own_takes_the_segments_of_one_update_at_once():
+    algorithm = make(Recording)
+    assert algorithm.Config is SegmentConfig and algorithm.config.segments_per_batch == 2
+
+
+def test_an_algorithm_without_a_loss_says_so():
+    algorithm = make(Recording)
+    model = make_model(algorithm)
+    with pytest.raises(TypeError, match="Recording defines no loss"):
+        algorithm.loss(model, collect(algorithm, model))
+
+
+def test_an_illegal_setting_of_the_network_is_a_config_error_that_names_it():
+    with pytest.raises(ConfigError, match=r"encoder='mpl' is not legal.*did you mean 'mlp'"):
+        make(PPO, encoder="mpl").build_model()
+    with pytest.raises(ConfigError, match="shared_encoder=False cannot be combined with memory='gru'"):
+        make(PPO, memory="gru", shared_encoder=False).build_model()
+
+
+def test_algorithms_are_found_by_name_in_any_case_or_by_module_and_class():
+    assert load_algorithm("ppo") is load_algorithm("PPO") is PPO and load_algorithm("appo") is APPO
+    assert load_algorithm("tests.algorithms.test_segment:Recording").__name__ == "Recording"
+
+
+def test_an_unknown_algorithm_is_refused_with_the_closest_name():
+    with pytest.raises(ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: appo, ppo"):
+        load_algorithm("apo")

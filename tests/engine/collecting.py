@@ -1,0 +1,162 @@
+"""The roles of a small run, polled by hand: rollout workers, whoever infers for them, and a learner if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.segment import Metrics, SegmentAlgorithm
+from penstock.config import make_config
+from penstock.engine.inference import Inference
+from penstock.engine.learner import Learner, LearnerState
+from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.preparation import run_shape
+from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roster import infers_centrally
+from penstock.engine.weights import SharedWeights, weights_nbytes
+from penstock.envs.making import probe
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.batch import Batch, BatchReader
+from penstock.ipc import SlotState
+from penstock.nn import ActorCritic
+from tests.envs.counting import CountingEnv
+
+READER = 0xFFFF
+FIRST_VERSION = 3  # of the weights to start from, so that it is not 0 by chance
+
+TINY: dict[str, Any] = {
+    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
+    "num_epochs": 1, "hidden_sizes": (8,), "memory_size": 6, "learning_rate": 3e-4, "total_steps": 10_000,
+}  # fmt: skip
+
+
+class Collecting:
+    """A run without supervisor.
+
+    Attributes
+    ----------
+    reports
+        Everything that a role has reported, as (kind, payload).
+    model
+        The network whose weights were published.
+    """
+
+    def __init__(self, algorithm: type[SegmentAlgorithm], **settings: Any) -> None:
+        config = make_config(algorithm.Config, {**TINY, **settings})
+        self.env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+        observation, action, _ = probe(self.env)
+        self.algorithm = algorithm(config, observation, action)
+        torch.manual_seed(config.seed)
+        self.model = self.algorithm.build_model()
+        with torch.no_grad():
+            self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
+        self.arena = ExperienceArena.create(run_shape(self.algorithm, weights_nbytes(self.model)))
+        self.weights = SharedWeights(self.model, self.arena.weights)
+        self.weights.publish(FIRST_VERSION, 0)
+        self.reports: list[tuple[str, Any]] = []
+        is_central = infers_centrally(config.inference, self.algorithm)
+        inference = Inference(self.arena, self.algorithm, "cpu")
+        self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
+        self.workers = [
+            RolloutWorker(
+                RolloutSpec(i, self.env, config.seed, 0, 1), self.arena, self.report, None if is_central else inference
+            )
+            for i in range(config.workers)
+        ]
+        self.reader = BatchReader(
+            self.arena, config.num_lanes, torch.device("cpu"), reward_scale=1.0, reward_clip=None, max_policy_lag=100
+        )
+
+    def report(self, kind: str, payload: Any) -> None:
+        """What the roles are given to report by."""
+        self.reports.append((kind, payload))
+
+    def poll(self) -> bool:
+        """Poll the workers and whoever infers for them, once each."""
+        moved = [worker.poll() for worker in self.workers]
+        return any([*moved, self.policy_worker is not None and self.policy_worker.poll()])
+
+    def fill(self) -> np.ndarray:
+        """Go on until every lane has filled a slot; return them in the order of the lanes, not yet taken."""
+        num_lanes = self.arena.shape.num_lanes
+        while len(slots := self.arena.slots.in_state(SlotState.FULL)) < num_lanes:
+            assert self.poll()
+        return slots[np.argsort(self.arena.slot_lane[slots], kind="stable")][:num_lanes]
+
+    def take(self) -> Batch:
+        """One segment of every lane, as a learner would read them; their slots are free again."""
+        slots = self.fill()
+        self.arena.full.clear()
+        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        batch, _ = self.reader.read(slots, FIRST_VERSION, 0.0)
+        self.arena.release(slots)
+        return batch.segments(torch.arange(len(slots)))
+
+    def learner(self, state: LearnerState | None = None) -> Learner:
+        """A learner of this run."""
+        return Learner(
+            self.algorithm, self.arena, state or LearnerState(version=FIRST_VERSION), None, self.report
+        )
+
+    def learn_once(self, learner: Learner) -> dict[str, Any]:
+        """Let the learner learn one batch, collecting what it needs; return its report."""
+        self.arena.control[Control.GOAL] = 0 if not self.learned else self.learned[-1]["steps"]
+        self.arena.control[Control.GOAL] += 1  # at a goal the learner always reports
+        count = len(self.learned)
+        while not learner.poll():
+            assert self.poll()
+        assert len(self.learned) == count + 1
+        return self.learned[-1]
+
+    @property
+    def learned(self) -> list[dict[str, Any]]:
+        """The learner's reports of what it learned."""
+        return [payload for kind, payload in self.reports if kind == "learned"]
+
+    def published(self) -> bytes:
+        """The weights block's bytes now, without the number of steps behind them."""
+        payload = np.zeros(self.arena.weights.size, np.uint8)
+        self.arena.weights.read_into(payload)
+        return payload[:-8].tobytes()
+
+    def close(self) -> None:
+        """Close the environments."""
+        for worker in self.workers:
+            worker.close()
+
+
+def a_run(algorithm: type[SegmentAlgorithm] = APPO, **settings: Any) -> tuple[Collecting, Learner]:
+    """A run with its learner; with APPO a batch is two minibatches."""
+    run = Collecting(algorithm, **{**({"num_minibatches": 2} if algorithm is APPO else {}), **settings})
+    return run, run.learner()
+
+
+class Watching(SegmentAlgorithm):
+    """Calls ``watch`` in the midst of every update."""
+
+    watch: Callable[[], None]
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        self.watch()
+        return model.evaluate(batch.obs)[0].flat.sum(), {}
+
+
+class Witnessed(CountingEnv):
+    """Counting environments that are all remembered."""
+
+    made: ClassVar[list[CountingEnv]] = []
+
+    def __init__(self) -> None:
+        super().__init__(0, [(3, "terminated"), (5, "truncated"), (1, "both"), (1, "truncated")])
+        self.made.append(self)
+
+    @classmethod
+    def steps(cls) -> int:
+        """Steps that all of them have made."""
+        return sum(len(env.actions) for env in cls.made)

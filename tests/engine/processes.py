@@ -1,0 +1,117 @@
+"""Real processes of a run, watched until the last of them is gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0  # seconds until something awaited is given up
+
+TINY = {
+    "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 2, "segment_length": 16, "batch_size": 32,
+    "hidden_sizes": (8,), "eval_interval": 0, "eval_episodes": 2,
+}  # fmt: skip
+"""Settings of a run that starts and learns as fast as can be."""
+
+
+class Watched:
+    """Processes as they are now: whoever gets their numbers later is not mistaken for them."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._descriptors: dict[int, int] = {}  # pid by pidfd
+        for pid in pids:
+            try:
+                self._descriptors[os.pidfd_open(pid)] = pid
+            except ProcessLookupError:
+                continue
+        self.pids = sorted(self._descriptors.values())
+
+    def left_after(self, seconds: float) -> list[int]:
+        """Wait until all are gone, at most so long; return those that are not."""
+        left = dict(self._descriptors)
+        poll = select.poll()
+        for descriptor in left:
+            poll.register(descriptor, select.POLLIN)
+        end = time.monotonic() + seconds
+        while left:
+            gone = poll.poll(max(0.0, end - time.monotonic()) * 1000)
+            if not gone:
+                break
+            for descriptor, _ in gone:
+                poll.unregister(descriptor)
+                del left[descriptor]
+        return sorted(left.values())
+
+    def __del__(self) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+
+def family(pid: int) -> dict[str, int]:
+    """Process ids of all descendants by name, such as "penstock-rollout-0"."""
+    found = {}
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            found[process.cmdline()[0].strip()] = process.pid
+        except (psutil.Error, IndexError):
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Look again and again until a condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited {PATIENCE:.0f} s in vain until {what}"
+        select.select([], [], [], 0.01)
+
+
+@contextmanager
+def script(source: str, folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a user's script in a process group of its own, as a shell does; its output is one pipe of text."""
+    path = folder / "script.py"
+    path.write_text(source)
+    with started([str(path), *args], folder) as process:
+        yield process
+
+
+@contextmanager
+def started(arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run Python in a process group of its own; whatever is left of it at the end is killed."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as process:
+        try:
+            yield process
+        finally:
+            leftovers = family(process.pid).values() if process.poll() is None else []
+            for pid in [process.pid, *leftovers]:
+                if pid != process.pid or process.poll() is None:
+                    os.kill(pid, 9)
+
+
+def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
+    """Read a script's output up to the line that contains `text`."""
+    assert process.stdout is not None
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} never came:\n{''.join(read)}")

@@ -1,0 +1,203 @@
+"""Scoring a policy: fair to long episodes, free of exploration, and the same for the same seed."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.ppo import PPO
+from penstock.config import ConfigError
+from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, evaluate_model, lanes_for
+from penstock.engine.evaluator import Evaluator
+from penstock.envs.making import lane_seed, make_lanes
+from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.store import CheckpointStore
+from tests.engine.collecting import FIRST_VERSION, Collecting
+
+
+class LaneBound(gymnasium.Env):
+    """Episodes of one step in half of the lanes and of thirty in the others, by seed; the return is the length."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.length = self.length_of(seed)
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        return np.zeros(1, np.float32), 1.0, self.count == self.length, False, {}
+
+    @staticmethod
+    def length_of(seed):
+        return 30 if seed % 2 else 1
+
+
+class Fading(gymnasium.Env):
+    """Its first episode returns 10, all others 1."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episode += 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 10.0 if self.episode == 1 else 1.0, True, False, {}
+
+
+def a_policy(**settings):
+    """A run whose algorithm, model and environment are scored; it never collects anything."""
+    return Collecting(PPO, **settings)
+
+
+def score(run, episodes, **settings):
+    return evaluate_model(run.algorithm, run.model, run.env, episodes=episodes, **settings)
+
+
+@pytest.mark.parametrize("episodes", [20, 40])
+def test_every_lane_plays_the_same_quota_so_that_short_episodes_are_not_favoured(episodes):
+    run = a_policy(env=LaneBound)
+    evaluation = score(run, episodes, seed=5)
+    seeds = [lane_seed(5, EVALUATION_LANES + lane, 0) for lane in range(20)]
+    lengths = [LaneBound.length_of(seed) for seed in seeds]
+    assert 1 in lengths and 30 in lengths
+    assert sorted(evaluation.lengths) == sorted(lengths * (episodes // 20))
+    assert evaluation.mean_return == evaluation.mean_length == np.mean(lengths)
+
+
+@pytest.mark.parametrize(("episodes", "lanes"), [(1, 1), (20, 20), (25, 25), (26, 13), (100, 25), (101, 1), (27, 9)])
+def test_the_number_of_lanes_is_the_largest_that_divides_the_episodes(episodes, lanes):
+    assert lanes_for(episodes) == lanes
+
+
+def test_the_same_seed_gives_the_same_episodes_and_another_others():
+    run = a_policy()
+    one = score(run, 6, seed=1)
+    assert one == score(run, 6, seed=1) and one.returns != score(run, 6, seed=2).returns
+    sampled = score(run, 6, seed=1, deterministic=False)
+    assert sampled == score(run, 6, seed=1, deterministic=False)
+
+
+def test_deterministic_means_the_most_probable_action_and_otherwise_actions_are_sampled():
+    run = a_policy()
+    with torch.no_grad():
+        run.model.policy_head.weight.zero_()
+        run.model.policy_head.bias[:] = torch.tensor([0.1, 0.0])  # hardly prefers the left
+    always_left = score(run, 10, seed=0)
+    assert max(always_left.lengths) <= 11, "pushed to one side alone, the pole falls at once"
+    assert np.mean(score(run, 10, seed=0, deterministic=False).lengths) > 15
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_an_evaluation_is_what_playing_by_hand_gives(memory):
+    run = a_policy(memory=memory)
+    evaluation = score(run, 3, seed=7)
+    for lane in range(3):
+        env = gymnasium.make("CartPole-v1")
+        obs, _ = env.reset(seed=lane_seed(7, EVALUATION_LANES + lane, 0))
+        state, first, total, is_over = run.model.initial_state(1), True, 0.0, False
+        with torch.no_grad():
+            while not is_over:
+                policy, state = run.model.act(torch.from_numpy(obs)[None], torch.tensor([first]), state)
+                obs, reward, terminated, truncated, _ = env.step(int(policy.mode()))
+                total, first, is_over = total + float(reward), False, terminated or truncated
+        assert total == evaluation.returns[lane]
+
+
+def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
+    run = a_policy(env=LaneBound)
+    lanes = make_lanes(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
+    player = Player(run.algorithm, run.model, lanes, deterministic=True, seed=0)
+    assert {1, 30} == set(player.play(4).lengths), "lanes with short episodes had to go on until the others were done"
+    assert player.play(4).lengths == player.play(4).lengths
+    lanes.close()
+
+
+def test_returns_are_true_whatever_the_learner_sees_of_rewards():
+    run = a_policy(env=LaneBound, reward_scale=0.01, reward_clip=0.001)
+    assert set(score(run, 10).returns) == {1.0, 30.0}
+
+
+def test_nothing_to_play_is_refused():
+    with pytest.raises(ConfigError, match="episodes=0 is not legal: episodes must be more than 0"):
+        score(a_policy(), 0)
+
+
+def test_an_evaluation_sums_up_its_episodes():
+    evaluation = Evaluation((1.0, 3.0), (10, 20), steps=5)
+    assert (evaluation.episodes, evaluation.mean_return, evaluation.std_return, evaluation.mean_length) == (2, 2, 1, 15)
+
+
+def an_evaluator(run):
+    """An evaluator of the run's weights."""
+    return Evaluator(run.algorithm, run.env, run.arena, run.report)
+
+
+def evaluate(evaluator, run, store=None, best_return=None):
+    assert not evaluator.poll(), "it plays only when asked to"
+    evaluator.handle("evaluate", {"store": store, "best_return": best_return, "meta": {"env": "x"}})
+    assert evaluator.poll() and not evaluator.poll()
+    kind, (evaluation, error) = run.reports[-1]
+    assert kind == "evaluation"
+    return evaluation, error
+
+
+def test_the_evaluator_plays_the_newest_weights_and_says_how_many_steps_are_behind_them():
+    run = a_policy(eval_episodes=4)
+    evaluator = an_evaluator(run)
+    first, _ = evaluate(evaluator, run)
+    assert first.steps == 0 and first.episodes == 4
+    with torch.no_grad():
+        run.model.policy_head.weight.zero_()
+        run.model.policy_head.bias[:] = torch.tensor([1.0, 0.0])
+    run.weights.publish(FIRST_VERSION + 1, 640)
+    second, _ = evaluate(evaluator, run)
+    assert second.steps == 640 and max(second.lengths) <= 11
+    evaluator.close()
+
+
+def test_weights_are_saved_as_best_only_if_they_scored_better(tmp_path):
+    run = a_policy(env=LaneBound, eval_episodes=4)
+    evaluator, store = an_evaluator(run), CheckpointStore(tmp_path)
+    mean = evaluate(evaluator, run)[0].mean_return
+    evaluate(evaluator, run, store, best_return=mean)
+    assert not store.has_best()
+    _, error = evaluate(evaluator, run, store, best_return=mean - 0.5)
+    best = load_checkpoint(store.best_path)
+    assert error is None and best.meta["mean_return"] == mean and best.meta["version"] == FIRST_VERSION
+    assert best.meta["env"] == "x" and best.state is None
+    assert all(torch.equal(best.weights[name], x) for name, x in run.model.state_dict().items())
+    evaluator.close()
+
+
+def test_best_weights_that_cannot_be_written_are_reported_and_the_score_counts(tmp_path):
+    run = a_policy(env=LaneBound, eval_episodes=2)
+    evaluator = an_evaluator(run)
+    (tmp_path / "file").write_text("")
+    evaluation, error = evaluate(evaluator, run, CheckpointStore(tmp_path / "file"))
+    assert evaluation.episodes == 2 and isinstance(error, OSError)
+    evaluator.close()
+
+
+def test_a_target_reached_by_luck_is_played_for_again():
+    run = a_policy(env=Fading, eval_episodes=2, target_return=5.0)
+    evaluator = an_evaluator(run)
+    assert evaluate(evaluator, run)[0].returns == (1.0, 1.0)
+    evaluator.close()
+    run = a_policy(env=Fading, eval_episodes=2, target_return=50.0)
+    evaluator = an_evaluator(run)
+    assert evaluate(evaluator, run)[0].returns == (10.0, 10.0), "below the target once is enough"
+    evaluator.close()
+
+
+def test_an_unknown_command_is_named():
+    evaluator = an_evaluator(a_policy())
+    with pytest.raises(ValueError, match="the evaluator knows no command 'dance': evaluate"):
+        evaluator.handle("dance", None)
+    evaluator.close()

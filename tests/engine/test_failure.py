@@ -1,0 +1,252 @@
+"""Failure: what is killed is replaced, what is broken ends the run with the whole story, and nothing is left behind."""
+
+import os
+import random
+import resource
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.cli import main
+from penstock.engine import hangs, restarts
+from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
+from penstock.envs.failures import EnvironmentFailure
+from penstock.ipc import SlotState
+from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.run_directory import RunDirectory
+from tests.engine.broken_environment import Counting
+from tests.engine.processes import TINY, Watched
+from tests.envs.faulty import GOOD, FaultyEnv
+
+ONE_LANE = {**TINY, "num_workers": 1, "num_envs_per_worker": 1, "batch_size": 16, "num_epochs": 1, "run_dir": None}
+FOR_EVER = 10**9
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def quick_restarts(monkeypatch):
+    monkeypatch.setattr(restarts, "LONGEST_BACK_OFF", 0.05)
+
+
+class InterruptsWhen:
+    """Called with every status: presses Ctrl-C, once, when a condition holds."""
+
+    def __init__(self, condition):
+        self._condition = condition
+        self._has_interrupted = False
+
+    def __call__(self, status):
+        if not self._has_interrupted and self._condition(status):
+            self._has_interrupted = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class Killer:
+    """Kills one role after the other at random moments; is satisfied when 2,000 steps were learned from after that."""
+
+    def __init__(self, trainer, victims):
+        self._backend = trainer._supervisor.backend
+        self._victims = list(victims)
+        self._restarts = trainer.status.restarts + len(victims)
+        self._moments = random.Random(3)
+        self.steps = None
+
+    def __call__(self, status):
+        if self._victims:
+            pid = self._backend.pids.get(self._victims[0])
+            if pid is not None:
+                self._victims.pop(0)
+                threading.Timer(self._moments.uniform(0.0, 0.2), os.kill, (pid, signal.SIGKILL)).start()
+        elif status.restarts == self._restarts:
+            self.steps = self.steps or status.steps
+            return status.steps > self.steps + 2_000
+        return False
+
+
+@pytest.mark.parametrize("inference", ["central", "local"])
+def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_ends_the_run(
+    inference, tmp_path, quick_restarts
+):
+    # PPO needs a slot of every lane for each batch: were one lost, it would never learn again.
+    settings = {**TINY, "inference": inference, "run_dir": str(tmp_path / "run"), "num_epochs": 1}
+    trainer = Trainer(PPO, **settings, total_steps=FOR_EVER)
+    other = "policy-0" if inference == "central" else "rollout-1"
+    with pytest.raises(TrainingInterrupted):
+        victims = ["rollout-0", other, "rollout-0", "rollout-1", "rollout-0"]
+        trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, victims)))
+    assert trainer.status.restarts == 5
+    slots = trainer._arena.slots
+    writing = [len(slots.owned_by(worker, SlotState.WRITING)) for worker in range(2)]
+    waiting = sum(len(slots.in_state(state)) for state in (SlotState.FREE, SlotState.FULL, SlotState.READING))
+    assert sum(writing) + waiting == trainer._arena.shape.num_slots
+    assert max(writing) <= settings["num_envs_per_worker"]
+
+    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL, the 6th within 10 minutes"):
+        trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, ["rollout-1"])))
+    assert family.left_after(2.0) == []
+    assert (tmp_path / "run" / "log.txt").read_text().count("is replaced") == 5
+
+
+def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch):
+    monkeypatch.setattr(restarts, "_back_off", lambda count: 1.0)  # it is asked before it is back
+    with Trainer(APPO, **{**TINY, "eval_interval": 10**6}, run_dir=None, total_steps=200) as trainer:
+        trainer.train(64, quiet=True)
+        pids = trainer._supervisor.backend.pids
+        os.kill(pids["evaluator"], signal.SIGKILL)
+        result = trainer.train(quiet=True)
+        assert result.eval_return is not None
+        assert trainer.status.restarts == 1
+        assert trainer._supervisor.backend.pids["evaluator"] != pids["evaluator"]
+
+
+@pytest.mark.parametrize(
+    ("victim", "story"), [("learner", "learner .* was killed by SIGKILL"), ("launcher", "the launcher .* is gone")]
+)
+def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim, story, tmp_path):
+    trainer = Trainer(APPO, **TINY, run_dir=str(tmp_path / "run"))
+    trainer.train(64, quiet=True)
+    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    assert len(family.pids) == 5
+    os.kill(trainer._supervisor.backend.pids[victim], signal.SIGKILL)
+    with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
+        trainer.train(FOR_EVER, quiet=True)
+    assert family.left_after(2.0) == []
+    with pytest.raises(RuntimeError, match="this trainer is closed"):
+        trainer.train(1)
+
+
+def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_checkpoint(tmp_path, capsys, monkeypatch):
+    source = Path(__file__).with_name("broken_environment.py")
+    monkeypatch.chdir(tmp_path)
+    flags = "--num-workers 2 --num-envs-per-worker 2 --eval-interval 0 --run-dir run --checkpoint-interval 0"
+    assert main(["train", "appo", "--env", f"{source}:BreaksInLaneThree", *flags.split()]) == 1
+    error = capsys.readouterr().err
+    for part in (
+        "error: rollout-1: environment BreaksInLaneThree failed in step (lane 3, step 2000)",
+        "broken_environment.py", "in step", "go on from the last checkpoint with: penstock resume run",
+    ):  # fmt: skip
+        assert part in error
+    assert error.count("ZeroDivisionError") == 1
+    assert RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0
+    assert "ZeroDivisionError" in Path("run", "log.txt").read_text()
+
+
+NAN = np.array([0.0, np.nan], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ((NAN, 0.0, False, False, {}), "finite"),
+        ((GOOD, float("nan"), False, False, {}), "expected a finite float32 reward, found nan"),
+        ((np.zeros(3, np.float32), 0.0, False, False, {}), "shape"),
+        ((np.array(["a", "b"]), 0.0, False, False, {}), "dtype"),
+        (ArithmeticError("it broke"), r'faulty.py", line \d+, in step.*ArithmeticError: it broke'),
+    ],
+    ids=["NaN observation", "NaN reward", "wrong shape", "wrong dtype", "exception"],
+)
+def test_what_breaks_the_contract_is_named_by_the_serial_backend_too(answer, problem, tmp_path):
+    settings = {**ONE_LANE, "env": FaultyEnv, "env_kwargs": {"step_answers": {20: answer}}, "backend": "serial"}
+    trainer = Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")})
+    story = rf"(?s)rollout-0: environment FaultyEnv failed in step \(lane 0, step 20\): .*{problem}.*penstock resume"
+    with pytest.raises(TrainingFailed, match=story) as failure:
+        trainer.train(quiet=True)
+    assert isinstance(failure.value.__cause__, EnvironmentFailure)  # with its traceback, for a debugger
+    assert load_checkpoint(tmp_path / "run" / "checkpoints" / "16").meta["updates"] == 1
+
+
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_environments_that_fail_now_and_then_are_made_anew_and_counted_if_the_user_says_so(
+    backend, quick_restarts, tmp_path
+):
+    fails_early = {"env": FaultyEnv, "env_kwargs": {"step_answers": {40: ArithmeticError("it broke")}}}
+    settings = {**ONE_LANE, **fails_early, "backend": backend, "on_env_error": "restart"}
+    with Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")}) as trainer:
+        trainer.train(32 * 7, quiet=True)  # each life brings two segments of 16
+        assert trainer.status.restarts >= 6
+    assert "it broke" in (tmp_path / "run" / "log.txt").read_text()
+
+
+class FailsInAnyOtherProcess(Counting):
+    """Can be made in the process that its argument says, and in no other."""
+
+    def __init__(self, home):
+        super().__init__()
+        if os.getpid() != home:
+            raise ConnectionError("no game server here")
+
+
+@pytest.mark.parametrize("on_env_error", ["stop", "restart"])
+def test_environments_that_cannot_even_be_made_end_the_run(on_env_error, quick_restarts):
+    settings = {**ONE_LANE, "env": FailsInAnyOtherProcess, "env_kwargs": {"home": os.getpid()}}
+    trainer = Trainer(PPO, **settings, on_env_error=on_env_error)
+    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    with pytest.raises(TrainingFailed, match=r"(?s)failed in make \(.*no game server here"):
+        trainer.train(quiet=True)
+    assert family.left_after(2.0) == []
+
+
+class Hangs(Counting):
+    """Steps for ever from its tenth step on."""
+
+    def step(self, action):
+        answer = super().step(action)
+        if self.steps == 10:
+            threading.Event().wait()
+        return answer
+
+
+def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(hangs, "HANG_SECONDS", 0.3)
+    log = tmp_path / "run" / "log.txt"
+
+    def is_named(status):
+        return log.exists() and "hangs" in log.read_text()
+
+    trainer = Trainer(APPO, **{**TINY, "env": Hangs, "num_workers": 1}, run_dir=str(tmp_path / "run"))
+    with pytest.raises(TrainingInterrupted):
+        trainer.train(quiet=True, on_update=InterruptsWhen(is_named))
+    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    trainer.close()
+    assert family.left_after(2.0) == []
+    assert log.read_text().count("environment Hangs hangs: rollout-0 has waited") == 1
+    assert "for one of lanes 0 to 1" in log.read_text()
+
+
+class Diverging(APPO):
+    """Its loss is never a number."""
+
+    def loss(self, model, batch):
+        loss, metrics = super().loss(model, batch)
+        return loss * torch.nan, metrics
+
+
+def test_a_loss_that_stays_not_finite_ends_the_run_with_a_diagnosis(tmp_path):
+    trainer = Trainer(Diverging, **TINY, backend="serial", run_dir=None)
+    with pytest.raises(TrainingFailed, match=r"learner: .* were not finite \(loss nan.*lower learning_rate"):
+        trainer.train(quiet=True)
+
+
+def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkpoint(tmp_path):
+    run_dir = tmp_path / "run"
+    settings = {**TINY, "checkpoint_interval": 0, "total_steps": FOR_EVER, "run_dir": str(run_dir)}
+    with Trainer(APPO, **settings) as trainer:
+        good = trainer.train(64, quiet=True)
+        learner = trainer._supervisor.backend.pids["learner"]
+        resource.prlimit(learner, resource.RLIMIT_FSIZE, (1024, 1024))
+        after = trainer.train(64, quiet=True)
+        with pytest.raises(OSError, match="File too large"):
+            trainer.save(str(tmp_path / "elsewhere"))
+        last = trainer.train(64, quiet=True)
+        assert last.steps > after.steps > good.steps
+    assert "warning: no checkpoint could be written, training goes on" in (run_dir / "log.txt").read_text()
+    assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
+    assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]

@@ -1,0 +1,163 @@
+"""Choosing actions: wherever the network runs, the same answers land in the rows that asked."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.experience.arena import Control
+from tests.engine.collecting import FIRST_VERSION, Collecting
+
+
+class Recording(SegmentAlgorithm):
+    """Records the distribution's parameters."""
+
+    records = ("logits",)
+
+
+COLUMNS = ("obs", "first", "action", "reward", "terminated", "truncated", "valid", "log_prob", "memory")
+SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
+
+
+def batches(count=3, **settings):
+    run = Collecting(APPO, **settings)
+    taken = [run.take() for _ in range(count)]
+    run.close()
+    return taken
+
+
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+def test_central_and_local_inference_collect_bitwise_the_same_where_their_batches_have_one_shape(memory):
+    local = batches(memory=memory, inference="local", **SHORT)
+    central = batches(memory=memory, inference="central", num_groups=1, **SHORT)
+    for one, two in zip(local, central, strict=True):
+        for name in COLUMNS:
+            assert torch.equal(getattr(one, name), getattr(two, name)), name
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("layout", [{"num_groups": 2}, {"num_workers": 2, "num_envs_per_worker": 2, "num_groups": 1}])
+def test_however_lanes_are_batched_they_collect_the_same_to_1e_5(env, layout):
+    local = batches(env=env, memory="gru", inference="local")
+    central = batches(env=env, memory="gru", inference="central", **layout)
+    for one, two in zip(local, central, strict=True):
+        for name in COLUMNS:
+            torch.testing.assert_close(getattr(one, name), getattr(two, name), rtol=1e-5, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+def test_the_learners_log_probs_at_lag_zero_are_the_recorded_ones(env, memory):
+    run = Collecting(Recording, env=env, memory=memory, **(SHORT if env == "CartPole-v1" else {}))
+    for _ in range(3):
+        batch = run.take()
+        policy, _ = run.model.evaluate(batch.obs, batch.first, batch.memory)
+        torch.testing.assert_close(policy[:-1].log_prob(batch.action), batch.log_prob, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(policy[:-1].flat, batch.records["logits"], rtol=1e-5, atol=1e-5)
+    assert not batch.valid.all() or env == "Pendulum-v1", "episodes were to be truncated within the segments"
+    run.close()
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_the_memory_state_of_a_segment_is_what_comes_of_its_lanes_whole_story(memory):
+    run = Collecting(APPO, memory=memory, **SHORT)
+    state = torch.zeros(4, run.model.state_size)
+    for number in range(4):
+        batch = run.take()
+        torch.testing.assert_close(batch.memory, state, rtol=1e-5, atol=1e-6)
+        assert batch.memory.any() == (number > 0)
+        with torch.no_grad():
+            for obs, first in zip(batch.obs[:-1], batch.first[:-1], strict=True):
+                _, state = run.model.act(obs, first, state)
+    run.close()
+
+
+def test_every_step_records_the_version_of_the_weights_that_chose_it_and_new_ones_are_taken_at_once():
+    run = Collecting(APPO)
+    run.poll()
+    asked = run.arena.request_rows[0].copy()
+    assert run.arena.columns["version"][asked].tolist() == [FIRST_VERSION] * 4
+    with torch.no_grad():
+        run.model.policy_head.bias[:] = torch.tensor([50.0, -50.0])
+    run.weights.publish(9, 0)
+    run.poll()
+    asked = run.arena.request_rows[0]
+    assert run.arena.columns["version"][asked].tolist() == [9] * 4
+    assert run.arena.columns["action"][asked].tolist() == [0] * 4
+    run.close()
+
+
+def test_an_answer_touches_no_rows_but_those_that_asked():
+    run = Collecting(APPO, inference="central", num_groups=2)
+    run.workers[0].poll()
+    for name in ("action", "log_prob", "version"):
+        run.arena.columns[name][...] = -7
+    assert run.policy_worker.poll()
+    asked = set(run.arena.request_rows.ravel().tolist())
+    for name in ("action", "log_prob", "version"):
+        assert set(np.flatnonzero(run.arena.columns[name] != -7).tolist()) == asked, name
+    run.close()
+
+
+def test_an_answer_that_is_given_again_is_the_same():
+    # A policy worker that died before it could say that it had answered is replaced by one that answers anew.
+    run = Collecting(APPO, inference="central", num_groups=1, memory="lstm")
+    for _ in range(3):
+        run.poll()
+    run.workers[0].poll()
+    arena = run.arena
+    assert run.policy_worker.poll()
+    rows, answered = arena.request_rows[0].copy(), int(arena.answered[0])
+    first = [arena.columns["action"][rows].copy(), arena.columns["log_prob"][rows].copy(), arena.lane_memory.copy()]
+    arena.answered[0] = answered - 1
+    assert run.policy_worker.poll()
+    again = [arena.columns["action"][rows], arena.columns["log_prob"][rows], arena.lane_memory]
+    assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True)) and again[2].any()
+    run.close()
+
+
+def test_a_policy_worker_answers_the_groups_that_wait_and_wakes_their_workers():
+    run = Collecting(APPO, inference="central", num_workers=2, num_groups=2)
+    assert not run.policy_worker.poll(), "nobody has asked yet"
+    run.workers[1].poll()
+    assert run.arena.asked.tolist() == [0, 0, 1, 1]
+    rung = [bell.value for bell in run.arena.rollout_bells]
+    assert run.policy_worker.poll()
+    assert run.arena.answered.tolist() == [0, 0, 1, 1]
+    assert [bell.value != before for bell, before in zip(run.arena.rollout_bells, rung, strict=True)] == [False, True]
+    assert not run.policy_worker.poll()
+    run.close()
+
+
+def test_a_policy_worker_says_which_deaths_it_has_seen_between_two_batches():
+    run = Collecting(APPO, inference="central", num_groups=1)
+    run.arena.control[Control.DEATHS] = 4
+    run.policy_worker.poll()
+    assert run.arena.control[Control.POLICY_PASSED] == 4
+    run.close()
+
+
+@pytest.mark.parametrize("role", ["rollout", "policy"])
+def test_roles_that_know_no_commands_say_so(role):
+    run = Collecting(APPO, inference="central")
+    with pytest.raises(ValueError, match=r"worker knows no command.*'dance'"):
+        (run.workers[0] if role == "rollout" else run.policy_worker).handle("dance", None)
+    run.close()
+
+
+def test_bfloat16_changes_the_networks_body_but_the_records_stay_float32():
+    plain, half = batches(1)[0], batches(1, precision="bfloat16")[0]
+    assert half.log_prob.dtype == torch.float32
+    assert torch.equal(plain.obs[0], half.obs[0]) and not torch.equal(plain.log_prob[0], half.log_prob[0])
+    torch.testing.assert_close(plain.log_prob[0], half.log_prob[0], rtol=0.1, atol=0.05)
+
+
+def test_a_rollout_worker_reports_its_episodes_when_it_is_closed_at_the_latest():
+    run = Collecting(APPO, **SHORT)
+    for _ in range(4):
+        run.take()
+    run.close()
+    lengths = [length for kind, payload in run.reports if kind == "episodes" for _, length in payload]
+    assert lengths and max(lengths) <= 9
+    assert sum(lengths) <= 4 * 33  # four segments of 8 steps in each of 4 lanes, and the step that asked for more

@@ -1,0 +1,133 @@
+"""The launcher: it forks roles, tells of their deaths, and leaves none behind."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+
+import numpy as np
+import psutil
+import pytest
+
+from penstock.algorithms.ppo import PPO
+from penstock.config import ConfigError
+from penstock.engine import launcher
+from penstock.engine.launcher import Launcher, LauncherDied
+from penstock.engine.trainer import Trainer
+from penstock.envs.failures import UnknownEnvironmentError
+from penstock.ipc import Arena
+from tests.engine.broken_environment import Counting
+from tests.engine.processes import TINY, Watched, family, started, wait_for_line, wait_until
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def running():
+    it = Launcher()
+    yield it
+    it.close()
+
+
+def fork(running, name):
+    """A role that is never told what it is: it waits for ever, while the rest of what is returned is kept."""
+    ours, theirs = multiprocessing.Pipe()
+    arena = Arena.create(4096)
+    return running.fork(name, arena.fd, theirs), ours, theirs, arena
+
+
+def test_a_death_is_told_with_its_status_and_a_killed_launcher_takes_the_roles_along(running):
+    first, *_kept = fork(running, "rollout-0")
+    second, *_more_kept = fork(running, "learner")
+    wait_until(lambda: {"penstock-rollout-0", "penstock-learner"} <= set(family(running.pid)), "the roles are named")
+    assert running.deaths() == []
+    os.kill(first, signal.SIGKILL)
+    heard = []
+    wait_until(lambda: heard.extend(running.deaths()) or heard, "the death is told")
+    assert heard == [(first, signal.SIGKILL)]
+
+    processes = Watched([running.pid, second])
+    os.kill(running.pid, signal.SIGKILL)
+    with pytest.raises(LauncherDied, match=f"the launcher \\(process {running.pid}\\) is gone"):
+        wait_until(running.deaths, "never")
+    assert processes.left_after(2.0) == []
+    with pytest.raises(LauncherDied):
+        fork(running, "evaluator")
+
+
+def test_roles_lead_groups_of_their_own_out_of_reach_of_the_terminal(running):
+    pid, *_kept = fork(running, "rollout-0")
+    assert os.getpgid(pid) == pid
+    assert os.getsid(pid) == running.pid != os.getsid(0)
+
+
+def test_closing_ends_the_roles_also_where_a_child_of_this_process_holds_the_socket(running, monkeypatch):
+    monkeypatch.setattr(launcher, "END_SECONDS", 1_000.0)  # it needs no killing
+    pid, *_kept = fork(running, "rollout-0")
+    copy = os.dup(running.fileno())
+    processes = Watched([running.pid, pid])
+    try:
+        running.close()
+        assert processes.left_after(0.0) == []
+    finally:
+        os.close(copy)
+    running.close()
+
+
+def test_a_launcher_that_is_still_importing_ends_with_its_maker_at_once(tmp_path):
+    (tmp_path / "torch.py").write_text("import threading; threading.Event().wait()")  # an import that never ends
+    source = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from penstock.engine.launcher import prepare\n"
+        "prepare(); print('prepared', flush=True); input()"
+    )
+    with started(["-c", source], tmp_path) as maker:
+        wait_for_line(maker, "prepared")
+        wait_until(lambda: "penstock-launcher" in family(maker.pid), "the launcher runs")
+        processes = Watched(list(family(maker.pid).values()))
+        maker.kill()
+        assert processes.left_after(2.0) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"env": "CartPoll-v1"}, UnknownEnvironmentError),
+        ({"env_kwargs": {"no_such": 1}, "env": Counting}, ConfigError),
+        ({"num_envs_per_worker": 10**9, "batch_size": 16}, MemoryError),
+    ],
+    ids=["unknown environment", "wrong arguments", "no room"],
+)
+def test_a_trainer_that_cannot_be_made_leaves_no_launcher_behind(settings, error):
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(error):
+        Trainer(PPO, **{**TINY, **settings}, run_dir=None)
+    assert set(psutil.Process().children(recursive=True)) <= before
+    assert launcher._prepared is None
+
+
+class StartsAProcess(Counting):
+    """As a game with a server of its own does."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def reset(self, *, seed=None, options=None):
+        server = subprocess.Popen(["sleep", "1000"])
+        with open(f"{self.folder}/{os.getpid()}-{server.pid}", "w"):
+            return np.zeros(2, np.float32), {}
+
+
+def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
+    settings = {**TINY, "env": StartsAProcess, "env_kwargs": {"folder": str(tmp_path)}, "num_workers": 1}
+    with Trainer(PPO, **{**settings, "num_envs_per_worker": 2}, run_dir=None) as trainer:
+        trainer.train(32, quiet=True)
+        worker = trainer._supervisor.backend.pids["rollout-0"]
+        servers = [int(path.name.partition("-")[2]) for path in tmp_path.glob(f"{worker}-*")]
+        assert len(servers) == 2
+        processes = Watched(servers)
+        os.kill(worker, signal.SIGKILL)
+        trainer.train(32, quiet=True)
+        assert processes.left_after(2.0) == []
+        family_of_servers = Watched([int(path.name.partition("-")[2]) for path in tmp_path.iterdir()])
+    assert family_of_servers.left_after(2.0) == []

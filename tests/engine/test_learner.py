@@ -1,0 +1,206 @@
+"""The learner takes batches, counts what it learns from, gives slots back, and keeps what it is told to keep."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.engine.learner import LEARNER, LearnerState
+from penstock.experience.arena import Control
+from penstock.ipc import SlotState
+from penstock.runs.checkpoint import load_checkpoint
+from tests.engine.collecting import FIRST_VERSION, Collecting, Watching, Witnessed, a_run
+
+
+class WatchingInStep(Watching):
+    """The same, while the rollout workers wait."""
+
+    synchronous = True
+
+
+def test_the_steps_learned_from_are_exactly_those_that_the_environments_made():
+    Witnessed.made.clear()
+    run, learner = a_run(env=Witnessed, batch_size=32, num_minibatches=1, reward_scale=1e-3)
+    for _ in range(3):
+        run.fill()
+        report = run.learn_once(learner)
+        assert report["steps"] == Witnessed.steps() and report["masked_steps"] == 0
+    assert report["steps"] < 3 * 32, "final rows were to be among them"
+    run.close()
+
+
+def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_alone():
+    run, learner = a_run(max_policy_lag=4)
+    run.learn_once(learner)  # so that the optimiser has momentum
+    weights, version = run.published(), run.arena.weights.version
+    before = run.learned[-1]
+
+    def state():
+        moments = [tensor for state in learner._optimizer.state.values() for tensor in state.values()]
+        return [tensor.clone() for tensor in (*moments, *learner._model.state_dict().values())]
+
+    kept = state()
+    run.arena.columns["version"].reshape(-1, 9)[run.fill()] -= 1000
+    run.arena.control[Control.GOAL] = 1000
+    assert learner.poll()
+    assert run.published() == weights and run.arena.weights.version == version
+    assert all(torch.equal(one, two) for one, two in zip(kept, state(), strict=True))
+    report = run.learn_once(learner)
+    assert report["masked_steps"] == 32 and report["steps"] == before["steps"] + 32
+    run.close()
+
+
+def test_the_policy_lag_of_the_batch_is_reported_from_the_version_before_it():
+    run, learner = a_run(num_epochs=2)  # four updates per batch
+    assert run.learn_once(learner)["lag_max"] == 0.0
+    run.fill()
+    reports = [run.learn_once(learner) for _ in range(4)]
+    assert all(0 <= report["lag_mean"] <= report["lag_max"] for report in reports)
+    assert max(report["lag_max"] for report in reports) >= 4.0
+    run.close()
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_ppo_never_learns_from_a_step_of_another_version(memory, inference):
+    run, learner = a_run(PPO, memory=memory, inference=inference, num_epochs=2)
+    for _ in range(4):
+        report = run.learn_once(learner)
+        assert report["lag_max"] == report["masked_steps"] == 0
+    run.close()
+
+
+def test_a_synchronous_learner_takes_the_lanes_in_their_order():
+    run, learner = a_run(PPO)
+    run.fill()
+    run.arena.full.push_many(run.arena.full.pop_many(9)[::-1].copy())
+    seen = []
+    read = learner._reader.read
+    learner._reader.read = lambda slots, *rest: seen.append(run.arena.slot_lane[slots].tolist()) or read(slots, *rest)
+    run.learn_once(learner)
+    assert seen == [[0, 1, 2, 3]]
+    run.close()
+
+
+def test_an_asynchronous_learner_gives_slots_back_before_it_learns_and_publishes_in_between():
+    run, learner = a_run(Watching, batch_size=8, num_epochs=3)
+    seen = []
+    run.algorithm.watch = lambda: seen.append(
+        (run.arena.weights.version, len(run.arena.slots.in_state(SlotState.READING)))
+    )
+    run.fill()
+    run.learn_once(learner)
+    assert [version for version, _ in seen] == [FIRST_VERSION, FIRST_VERSION + 1, FIRST_VERSION + 2]
+    assert {reading for _, reading in seen} == {3}, "three more were taken hold of, none of them is of this batch"
+    assert run.arena.weights.version == FIRST_VERSION + 3
+    run.close()
+
+
+def test_a_synchronous_learner_keeps_all_slots_and_its_weights_until_it_has_learned():
+    run, learner = a_run(WatchingInStep, batch_size=32, num_epochs=3)
+    seen = []
+    run.algorithm.watch = lambda: seen.append(
+        (run.arena.weights.version, len(run.arena.slots.in_state(SlotState.READING)))
+    )
+    run.learn_once(learner)
+    assert seen == [(FIRST_VERSION, 4)] * 3
+    assert run.arena.weights.version == FIRST_VERSION + 3 and not len(run.arena.slots.in_state(SlotState.READING))
+    run.close()
+
+
+def test_doubled_hints_of_full_slots_are_learned_from_once():
+    run, learner = a_run(batch_size=32, num_minibatches=1)
+    slots = run.fill()
+    run.arena.full.push_many(slots)
+    run.arena.full.push_many(slots)
+    assert run.learn_once(learner)["steps"] == 32
+    run.arena.control[Control.GOAL] = 1000
+    assert not learner.poll()
+    run.close()
+
+
+def test_segments_of_an_earlier_epoch_are_given_back_even_if_they_were_in_hand():
+    run, learner = a_run(batch_size=8, num_minibatches=1)
+    run.fill()
+    assert run.learn_once(learner)["steps"] == 8
+    held = run.arena.slots.owned_by(LEARNER, SlotState.READING)
+    assert len(held) == 3
+    run.arena.control[Control.RUN_EPOCH] += 1
+    run.arena.control[Control.GOAL] = 1000
+    assert not learner.poll() and not len(run.arena.slots.in_state(SlotState.READING))
+    run.close()
+
+
+def test_segments_of_an_earlier_epoch_that_wait_are_never_learned_from():
+    run, learner = a_run(batch_size=32, num_minibatches=1)
+    run.fill()
+    run.arena.control[Control.RUN_EPOCH] += 1
+    run.arena.control[Control.GOAL] = 1000
+    assert not learner.poll()
+    assert not len(run.arena.slots.in_state(SlotState.FULL)) and not len(run.arena.slots.in_state(SlotState.READING))
+    assert run.learn_once(learner)["steps"] == 32, "new segments are"
+    run.close()
+
+
+def test_at_its_goal_the_learner_rests():
+    run, learner = a_run(batch_size=8, num_minibatches=1)
+    run.fill()
+    run.arena.control[Control.GOAL] = 9
+    assert [learner.poll() for _ in range(3)] == [True, True, False]
+    assert run.learned[-1]["steps"] == 16
+    run.close()
+
+
+def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
+    run, learner = a_run()
+    weights = {name: np.full(tensor.shape, 0.5, np.float32) for name, tensor in run.model.state_dict().items()}
+    learner.handle("set_weights", weights)
+    assert run.reports[-1] == ("weights_set", FIRST_VERSION + 1)
+    run.weights.refresh()
+    assert run.weights.version == FIRST_VERSION + 1
+    assert all((tensor == 0.5).all() for tensor in run.model.state_dict().values())
+    run.close()
+
+
+def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_path):
+    run, learner = a_run()
+    report = run.learn_once(learner)
+    learner.handle("checkpoint", (str(tmp_path / "saved"), {"env": "CartPole-v1"}))
+    assert run.reports[-1] == ("saved", (tmp_path / "saved", None))
+    checkpoint = load_checkpoint(tmp_path / "saved")
+    counters = {"steps": report["steps"], "version": report["version"], "updates": report["updates"]}
+    assert counters.items() <= checkpoint.meta.items() and checkpoint.meta["env"] == "CartPole-v1"
+    assert all(torch.equal(checkpoint.weights[name], x) for name, x in learner._model.state_dict().items())
+    other = run.learner(LearnerState(**counters))
+    other._optimizer.load_state_dict(checkpoint.state["optimizer"])
+    run.close()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_reported_and_nothing_else_happens(tmp_path):
+    run, learner = a_run()
+    (tmp_path / "mine.txt").write_text("mine")
+    learner.handle("checkpoint", (str(tmp_path), {}))
+    kind, (path, error) = run.reports[-1]
+    assert kind == "saved" and path is None and "is not replaced" in str(error)
+    run.learn_once(learner)
+    run.close()
+
+
+def test_a_learner_goes_on_with_the_state_it_is_given():
+    run = Collecting(APPO, num_minibatches=1, batch_size=32)
+    run.weights.publish(70, 500)
+    learner = run.learner(LearnerState(steps=500, version=70, updates=60))
+    run.arena.control[Control.GOAL] = 501
+    while not learner.poll():
+        run.poll()
+    report = run.learned[-1]
+    assert (report["steps"], report["version"], report["updates"]) == (532, 71, 61)
+    run.close()
+
+
+def test_an_unknown_command_is_named():
+    run, learner = a_run()
+    with pytest.raises(ValueError, match="the learner knows no command 'dance': checkpoint or set_weights"):
+        learner.handle("dance", None)
+    run.close()

@@ -1,0 +1,151 @@
+"""The learner's updates: how fast, how far, how many, and what happens when the numbers are not finite."""
+
+import math
+
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
+from tests.engine.collecting import FIRST_VERSION, Watching, a_run
+
+
+class Plain(SegmentAlgorithm):
+    """Plain gradient descent on a loss of one's choice: by default the sum of all logits."""
+
+    def build_optimizer(self, model):
+        return torch.optim.SGD(model.parameters(), lr=self.config.learning_rate)
+
+    def loss(self, model, batch):
+        policy, _ = self.evaluate(model, batch)
+        loss = policy.flat.sum()
+        return loss, {"loss": loss}
+
+
+class Poisoned(Plain):
+    """A loss that is what ``factors`` say, update by update."""
+
+    factors = (1.0,)
+
+    def build_model(self):
+        self.count = 0
+        return super().build_model()
+
+    def loss(self, model, batch):
+        loss, metrics = super().loss(model, batch)
+        self.count += 1
+        factor = self.factors[(self.count - 1) % len(self.factors)]
+        # "offset": the loss is NaN, but its gradient is not.
+        return (loss + math.nan if factor == "offset" else loss * factor), metrics
+
+
+def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
+    # With memory a minibatch is whole segments: here one each.
+    run, learner = a_run(memory="gru", batch_size=8, num_minibatches=4, num_epochs=2)
+    run.arena.columns["version"].reshape(-1, 9)[run.fill()[1]] = -1000
+    report = run.learn_once(learner)
+    assert report["updates"] == 2 * 3 and report["version"] == FIRST_VERSION + 6
+    assert report["steps"] == 24 and report["masked_steps"] == 8
+    run.close()
+
+
+def test_the_learning_rate_falls_linearly_to_zero_over_the_budget_of_steps():
+    settings = {"learning_rate": 0.1, "learning_rate_schedule": "linear", "total_steps": 128}
+    run, learner = a_run(batch_size=32, num_minibatches=1, **settings)
+    rates = [run.learn_once(learner)["learning_rate"] for _ in range(6)]
+    assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025, 0.0, 0.0])
+    run.close()
+
+
+def test_a_constant_learning_rate_stays():
+    run, learner = a_run(learning_rate=0.1, total_steps=64)
+    assert [run.learn_once(learner)["learning_rate"] for _ in range(3)] == [0.1] * 3
+    run.close()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, APPO])
+def test_a_target_kl_ends_a_batchs_updates_early(algorithm):
+    settings = {"num_epochs": 4, "learning_rate": 0.05, "batch_size": 8}
+    if algorithm is APPO:
+        settings["num_minibatches"] = 4
+    run, learner = a_run(algorithm, **settings)
+    assert run.learn_once(learner)["updates"] == 16
+    run.close()
+    run, learner = a_run(algorithm, target_kl=1e-4, **settings)
+    report = run.learn_once(learner)
+    assert report["updates"] == 2, "the first update finds no KL yet, the second does"
+    run.close()
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.25, 1e9])
+def test_an_update_moves_the_weights_by_at_most_the_clipped_gradient(max_grad_norm):
+    run, learner = a_run(Plain, batch_size=32, learning_rate=1.0, max_grad_norm=max_grad_norm)
+    before = torch.cat([p.detach().flatten().clone() for p in learner._model.parameters()])
+    report = run.learn_once(learner)
+    moved = (torch.cat([p.detach().flatten() for p in learner._model.parameters()]) - before).norm().item()
+    norm = report["losses"]["grad_norm"]
+    assert norm > 0.25 and moved == pytest.approx(min(norm, max_grad_norm), rel=1e-4)
+    run.close()
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, "offset"])
+def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
+    run, learner = a_run(Poisoned, batch_size=32)
+    run.algorithm.factors = (factor, 1.0)
+    weights = run.published()
+    report = run.learn_once(learner)
+    assert report["skipped_updates"] == 1 and report["updates"] == 0 and report["version"] == FIRST_VERSION
+    assert report["steps"] == 32
+    parameters = [p for p in learner._model.parameters()]
+    assert all(torch.isfinite(p).all() for p in parameters) and run.published() == weights
+    report = run.learn_once(learner)
+    assert report["skipped_updates"] == 1 and report["updates"] == 1
+    assert all(torch.isfinite(p).all() for p in parameters) and run.published() != weights
+    run.close()
+
+
+def test_learning_that_is_never_finite_ends_with_a_diagnosis():
+    run, learner = a_run(Poisoned, batch_size=32, num_epochs=7)
+    run.algorithm.factors = (math.nan,)
+    assert run.learn_once(learner)["skipped_updates"] == 7
+    assert run.learn_once(learner)["skipped_updates"] == 14
+    with pytest.raises(LearningDiverged) as end:
+        run.learn_once(learner)
+    message = str(end.value)
+    assert f"{MAX_SKIPPED_IN_A_ROW} updates in a row were not finite (loss nan, gradient norm nan)" in message
+    assert "at update 0, step 64" in message and "lower learning_rate (now 0.0003)" in message
+    run.close()
+
+
+def test_a_finite_update_in_between_forgives_those_before():
+    run, learner = a_run(Poisoned, batch_size=32, num_epochs=19)
+    run.algorithm.factors = (*[math.nan] * 18, 1.0)
+    assert [run.learn_once(learner)["skipped_updates"] for _ in range(3)] == [18, 36, 54]
+    run.close()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, APPO])
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_updates_reach_the_memory_core_and_normalise_returns(algorithm, memory):
+    run, learner = a_run(algorithm, memory=memory, normalize_returns=True)
+    before = {name: tensor.clone() for name, tensor in learner._model.state_dict().items()}
+    for _ in range(2):
+        run.learn_once(learner)
+    after = learner._model.state_dict()
+    for name in ("memory.cell.weight_hh", "memory.cell.weight_ih", "return_moments.mean", "input.moments.mean"):
+        assert not torch.equal(before[name], after[name]), name
+    assert after["return_moments.count"].item() == after["input.moments.count"].item() == run.learned[-1]["steps"]
+    run.close()
+
+
+def test_observation_statistics_stand_still_while_a_batch_is_learned_and_are_published_after():
+    run, learner = a_run(Watching, batch_size=32, num_epochs=2)
+    seen = []
+    run.algorithm.watch = lambda: seen.append(learner._model.input.moments.count.item())
+    run.learn_once(learner)
+    assert seen == [0.0, 0.0]
+    run.weights.refresh()
+    assert run.model.input.moments.count.item() == 32.0
+    run.close()

@@ -1,0 +1,146 @@
+"""The local engine: one process per role, warm between calls, and the same numbers as the serial engine."""
+
+import json
+import math
+import threading
+from dataclasses import dataclass
+from typing import ClassVar
+
+import psutil
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO, APPOConfig
+from penstock.algorithms.ppo import PPO
+from penstock.engine.trainer import Trainer
+from tests.engine.processes import TINY, Watched
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StubbornConfig(APPOConfig):
+    """Weights stay where they are put."""
+
+    learning_rate: float = 1e-30
+
+
+class Stubborn(APPO):
+    """Refuses to learn from an action that its policy would not choose, once that is sure of itself."""
+
+    Config: ClassVar = StubbornConfig
+
+    def prepare(self, model, batch):
+        super().prepare(model, batch)
+        bias = model.policy_head.bias
+        if bias.abs().max() > 100 and not (batch.action[batch.valid] == bias.argmax()).all():
+            raise RuntimeError("an action of older weights was learned from")
+
+
+def always(action, parameters):
+    """Weights under which the policy always chooses this action."""
+    weights = {name: tensor.clone() for name, tensor in parameters[0].items()}
+    weights["policy_head.bias"][:] = 0.0
+    weights["policy_head.bias"][action] = 1_000.0
+    return {0: weights}
+
+
+@pytest.mark.parametrize("inference", ["central", "local"])
+def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_chose(inference):
+    settings = {**TINY, "num_envs_per_worker": 4, "inference": inference, "env": "CartPole-v1"}
+    with Trainer(Stubborn, **settings, run_dir=None) as trainer:
+        first = trainer.train(500, quiet=True)
+        assert first.steps >= 500
+        pids = trainer._supervisor.backend.pids
+        for action in (0, 1, 0):
+            trainer.set_parameters(always(action, trainer.get_parameters()))
+            before = trainer.status.steps
+            assert trainer.train(500, quiet=True).steps >= before + 500
+            kept = trainer.get_parameters()[0]["policy_head.bias"]
+            assert kept.argmax() == action
+            assert trainer.evaluate(2).mean_length < 12  # a pole pushed one way only falls soon
+        assert trainer._supervisor.backend.pids == pids
+        assert trainer.status.version > first.steps // settings["batch_size"]
+        worker = psutil.Process(pids["rollout-0"]).memory_full_info().uss
+        if inference == "central":
+            assert worker < 120e6
+        family = Watched(list(pids.values()))
+    assert family.left_after(0.0) == []
+    trainer.close()
+    with pytest.raises(RuntimeError, match="this trainer is closed: make a new one"):
+        trainer.get_parameters()
+
+
+def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch):
+    # Without the fence the test above fails: what is collected before the weights are set is learned from after it.
+    from penstock.engine.supervisor import Supervisor, TrainingFailed
+
+    def set_weights_without_fence(self, weights):
+        self.backend.send("learner", "set_weights", weights)
+        self._turn_until(lambda: self._weights_set, 10.0)
+
+    monkeypatch.setattr(Supervisor, "set_weights", set_weights_without_fence)
+    with Trainer(Stubborn, **TINY, run_dir=None) as trainer:
+        trainer.train(500, quiet=True)
+        trainer.set_parameters(always(1, trainer.get_parameters()))
+        with pytest.raises(TrainingFailed, match="an action of older weights was learned from"):
+            trainer.train(500, quiet=True)
+
+
+def learn(backend, folder):
+    """Train PPO for five batches; return the weights and the losses that were written down."""
+    settings = {**TINY, "num_envs_per_worker": 4, "num_epochs": 2, "seed": 5, "backend": backend}
+    with Trainer(PPO, **settings, total_steps=5 * 8 * 16, run_dir=str(folder)) as trainer:
+        result = trainer.train(quiet=True)
+        return trainer.get_parameters()[0], trainer.status.losses, (trainer.status.updates, result.steps)
+
+
+def test_ppo_in_processes_computes_what_it_computes_in_one_every_time(tmp_path):
+    weights, losses, counts = learn("serial", tmp_path / "serial")
+    assert all(math.isfinite(loss) for loss in losses.values())
+    for again in ("local", "local again"):
+        others, other_losses, other_counts = learn("local", tmp_path / again)
+        assert other_counts == counts
+        for name, tensor in weights.items():
+            assert torch.equal(others[name], tensor), name
+        assert other_losses == losses
+
+
+def test_two_trainers_train_at_once_in_threads_of_one_process():
+    results = {}
+
+    def train(number):
+        settings = {**TINY, "num_workers": 1, "run_dir": None, "seed": number}
+        with Trainer(PPO, **settings) as trainer:
+            trainer.train(64, quiet=True)
+            results[number] = trainer.train(64, quiet=True).steps, trainer._supervisor.backend.pids
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (steps_1, pids_1), (steps_2, pids_2) = results[1], results[2]
+    assert min(steps_1, steps_2) >= 128
+    assert not set(pids_1.values()) & set(pids_2.values())
+
+
+def test_a_run_shows_its_events_and_numbers_to_its_user_and_its_directory(tmp_path):
+    seen = []
+
+    def note(status):
+        seen.append(status)
+        return {"answer": 42.0}
+
+    settings = {**TINY, "eval_interval": 200, "total_steps": 2_000, "run_dir": str(tmp_path / "run")}
+    with Trainer(APPO, **settings) as trainer:
+        result = trainer.train(on_update=note, quiet=True)
+    assert seen[-1].steps == result.steps >= 2_000
+    assert seen[-1].mean_return == result.mean_return
+    assert {role.name for role in seen[-1].roles} == {"rollout x2", "learner", "evaluator"}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["steps"] == result.steps
+    assert lines[-1]["metrics/answer"] == 42.0
+    evaluations = [line["evaluation/mean_return"] for line in lines if "evaluation/mean_return" in line]
+    assert evaluations[-1] == result.eval_return
+    assert max(evaluations) == trainer.status.best_return

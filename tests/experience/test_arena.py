@@ -1,0 +1,174 @@
+"""The arena of a run: the same for all who map it, and mended after a death."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from penstock.envs.spaces import ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.segments import SegmentWriter
+from penstock.ipc import SlotState
+from tests.envs.arrangements import counting_lanes
+from tests.experience.writing import LOGITS, READER, run_shape
+
+LONG = [(99, "terminated")]
+
+
+def two_workers(num_slots=8, segment_length=2):
+    """An arena with two workers of two lanes, and a writer for each."""
+    arena = ExperienceArena.create(run_shape(num_workers=2, num_slots=num_slots, segment_length=segment_length))
+    writers = []
+    for worker in range(2):
+        lanes = counting_lanes("single", [LONG, LONG])
+        lanes.reset()
+        writers.append(SegmentWriter(arena, worker, lanes, first_lane=2 * worker))
+    return arena, writers
+
+
+def fill(writer):
+    """Write one segment in each of the writer's lanes."""
+    assert writer.is_open or writer.open()
+    while writer.is_open:
+        writer.lanes.step(np.zeros(2, np.int64))
+        writer.record()
+
+
+def states(arena):
+    return [SlotState(arena.slots.state(slot)) for slot in range(arena.shape.num_slots)]
+
+
+def test_a_fresh_arena_offers_every_slot_and_waits_for_nobody():
+    arena = ExperienceArena.create(run_shape(num_slots=5))
+    assert sorted(arena.free.pop_many(99).tolist()) == [0, 1, 2, 3, 4]
+    assert len(arena.full) == 0 and set(states(arena)) == {SlotState.FREE}
+    assert not arena.control.any() and not arena.asked.any() and not arena.answered.any()
+
+
+def test_whoever_attaches_sees_the_same_columns_words_and_slots():
+    shape = run_shape(num_slots=3, state_size=2, records=(LOGITS,))
+    creator = ExperienceArena.create(shape)
+    other = ExperienceArena.attach(shape, os.dup(creator.arena.fd))
+    for number, (name, column) in enumerate(creator.columns.items()):
+        column[...] = number % 2
+        assert (other.columns[name] == number % 2).all() and other.columns[name].shape == column.shape
+    for name in ("control", "asked", "answered", "slot_epoch", "slot_lane", "slot_memory", "lane_memory", "noise"):
+        getattr(creator, name)[...] = 3
+        assert (getattr(other, name) == 3).all(), name
+    other.slots.claim(np.array([1]), SlotState.FREE, SlotState.WRITING, 0)
+    assert creator.slots.state(1) == SlotState.WRITING
+    rung = creator.rollout_bells[0].value
+    other.ring_all()
+    assert creator.rollout_bells[0].value != rung
+
+
+@pytest.mark.timeout(60)
+def test_another_process_writes_a_segment_that_this_one_reads_and_it_needs_no_torch():
+    shape = run_shape(num_slots=2, segment_length=2)
+    arena = ExperienceArena.create(shape)
+    program = (
+        "import pickle, sys, numpy as np\n"
+        "from penstock.experience import ExperienceArena, SegmentWriter\n"
+        "import penstock.engine.rollout_worker\n"
+        "from tests.envs.arrangements import counting_lanes\n"
+        "shape, fd = pickle.loads(sys.stdin.buffer.read())\n"
+        "arena = ExperienceArena.attach(shape, fd)\n"
+        "lanes = counting_lanes('single', [[(9, 'terminated')]] * 2); lanes.reset()\n"
+        "writer = SegmentWriter(arena, 0, lanes, 0)\n"
+        "assert writer.open()\n"
+        "for _ in range(2): lanes.step(np.zeros(2, np.int64)); writer.record()\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps((shape, arena.arena.fd)), check=True,
+        pass_fds=[arena.arena.fd],
+    )  # fmt: skip
+    slots = arena.full.pop_many(9)
+    assert states(arena) == [SlotState.FULL] * 2
+    for slot in slots.tolist():
+        rows = slice(3 * slot, 3 * slot + 3)
+        assert arena.columns["obs"][rows].tolist() == [[arena.slot_lane[slot], 0, t] for t in range(3)]
+        assert arena.columns["reward"][rows][:2].tolist() == [1.0, 2.0]
+
+
+def test_reclaiming_frees_exactly_what_the_dead_worker_was_writing():
+    arena, (dead, alive) = two_workers()
+    fill(dead)  # its finished segments stay
+    assert dead.open() and alive.open()
+    being_written = dead.slots.tolist()
+    finished = arena.slots.in_state(SlotState.FULL).tolist()
+    reading = arena.full.pop_many(1)
+    arena.slots.claim(reading, SlotState.FULL, SlotState.READING, READER)
+    arena.reclaim(0)
+    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == []
+    assert arena.slots.owned_by(1, SlotState.WRITING).tolist() == sorted(alive.slots.tolist())
+    assert arena.slots.state(int(reading[0])) == SlotState.READING
+    assert arena.slots.in_state(SlotState.FULL).tolist() == sorted(set(finished) - set(reading.tolist()))
+    assert all(arena.slots.state(slot) == SlotState.FREE for slot in being_written)
+
+
+def test_reclaiming_renews_the_hints_that_died_with_the_worker():
+    arena, (dead, alive) = two_workers(num_slots=4)
+    fill(dead)
+    arena.full.clear()  # it died between filling its slots and saying so
+    assert alive.open()
+    arena.free.clear()  # and the free slots that it had taken hints of are in nobody's hands
+    rung = arena.learner_bell.value, arena.rollout_bells[1].value
+    arena.reclaim(0)
+    assert sorted(arena.full.pop_many(9).tolist()) == arena.slots.in_state(SlotState.FULL).tolist() != []
+    assert sorted(arena.free.pop_many(9).tolist()) == arena.slots.in_state(SlotState.FREE).tolist()
+    assert arena.learner_bell.value != rung[0] and arena.rollout_bells[1].value != rung[1]
+
+
+def test_a_slot_half_won_by_a_worker_that_died_before_it_could_open_is_taken_back():
+    arena, (dead, alive) = two_workers(num_slots=5)
+    fill(alive)
+    arena.free.pop_many(2)  # hints are missing: the worker wins a single slot and waits
+    assert not dead.open() and len(dead.slots) == 1
+    arena.reclaim(0)
+    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == []
+    assert alive.open()
+
+
+def test_hints_that_are_doubled_by_reclaiming_over_and_over_are_harmless():
+    arena, writers = two_workers(num_slots=6)
+    for _ in range(3):
+        arena.reclaim(0)
+        arena.free.push_many(arena.slots.in_state(SlotState.FREE))
+    assert writers[0].open() and writers[1].open()
+    taken = [*writers[0].slots.tolist(), *writers[1].slots.tolist()]
+    assert len(set(taken)) == 4
+    assert len(arena.free) <= arena.free.capacity
+
+
+def test_released_slots_are_free_again_and_the_workers_are_woken():
+    arena, (writer, _) = two_workers(num_slots=5)
+    fill(writer)
+    slots = arena.full.pop_many(9)
+    arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER)
+    rung = [bell.value for bell in arena.rollout_bells]
+    arena.release(slots)
+    assert set(states(arena)) == {SlotState.FREE}
+    assert {*slots.tolist()} <= {*arena.free.pop_many(9).tolist()}
+    assert all(bell.value != before for bell, before in zip(arena.rollout_bells, rung, strict=True))
+
+
+def test_releasing_never_frees_a_slot_that_is_not_being_read():
+    arena, (writer, _) = two_workers(num_slots=4)
+    assert writer.open()
+    arena.release(writer.slots)
+    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == sorted(writer.slots.tolist())
+
+
+def test_too_large_an_arena_is_refused_with_the_arithmetic_and_what_to_change():
+    shape = run_shape(num_slots=10**6, segment_length=999, observation=ObservationSpec((84, 84, 4), "uint8"))
+    with pytest.raises(MemoryError) as refusal:
+        ExperienceArena.create(shape)
+    message = str(refusal.value)
+    assert "1000000 slots of 1000 rows for 2 lanes" in message
+    assert f"obs {10**9 * 84 * 84 * 4 / 2**20:.1f} MiB" in message
+    assert "available" in message and "use fewer lanes, or a smaller segment_length or batch_size" in message
+

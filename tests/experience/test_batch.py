@@ -1,0 +1,147 @@
+"""Slots of the arena become time-major tensors; what the learner sees of rewards and stale steps is decided here."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.batch import BatchReader
+from tests.experience.writing import LOGITS, run_shape
+
+T, SLOTS = 4, 6
+TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
+CPU = torch.device("cpu")
+VERSION = 50
+
+
+def filled_arena(**numbers):
+    """An arena in which every entry is another number."""
+    shape = run_shape(**{"num_slots": SLOTS, "segment_length": T, "records": (LOGITS,), "state_size": 3, **numbers})
+    arena = ExperienceArena.create(shape)
+    for offset, (name, column) in enumerate(arena.columns.items()):
+        counting = np.arange(column.size).reshape(column.shape)
+        column[...] = counting % (3 + offset) == 0 if column.dtype == bool else counting + 1000 * offset
+        if name == "version":
+            column[...] = VERSION
+    arena.slot_memory[...] = np.arange(arena.slot_memory.size).reshape(arena.slot_memory.shape)
+    return arena
+
+
+def reader(arena, num_segments=2, device=CPU, **settings):
+    defaults = {"reward_scale": 1.0, "reward_clip": None, "max_policy_lag": 100}
+    return BatchReader(arena, num_segments, device, **{**defaults, **settings})
+
+
+def read(arena, slots=(4, 1), version=VERSION, progress=0.0, **settings):
+    return reader(arena, len(slots), **settings).read(np.array(slots), version, progress)
+
+
+@pytest.mark.parametrize("action", [ActionSpec((), "int64", num_actions=2), TORQUE], ids=["discrete", "continuous"])
+@pytest.mark.parametrize(
+    "observation",
+    [ObservationSpec((3,), "float32"), ObservationSpec((4, 4, 1), "uint8"), ObservationSpec((), "int64", 5)],
+)
+def test_every_column_becomes_a_time_major_tensor_of_its_own_dtype(observation, action):
+    arena = filled_arena(observation=observation, action=action)
+    batch, _ = read(arena, progress=0.25)
+    for segment, slot in enumerate((4, 1)):
+        rows, steps = slice(slot * (T + 1), (slot + 1) * (T + 1)), slice(slot * (T + 1), slot * (T + 1) + T)
+        for name in ("obs", "first"):
+            assert np.array_equal(getattr(batch, name)[:, segment].numpy(), arena.columns[name][rows]), name
+        for name in ("action", "reward", "terminated", "truncated", "valid", "log_prob"):
+            assert np.array_equal(getattr(batch, name)[:, segment].numpy(), arena.columns[name][steps]), name
+        assert np.array_equal(batch.records["logits"][:, segment].numpy(), arena.columns["logits"][steps])
+        assert np.array_equal(batch.memory[segment].numpy(), arena.slot_memory[slot])
+    assert batch.obs.dtype == getattr(torch, observation.dtype) and batch.obs.shape == (T + 1, 2, *observation.shape)
+    assert batch.action.dtype == (torch.int64 if action.is_discrete else torch.float32)
+    assert batch.reward.dtype == batch.log_prob.dtype == batch.learn.dtype == batch.memory.dtype == torch.float32
+    assert batch.valid.dtype == batch.terminated.dtype == batch.truncated.dtype == batch.first.dtype == torch.bool
+    assert batch.memory.shape == (2, 3) and batch.num_segments == 2 and batch.progress == 0.25
+
+
+def test_rewards_are_scaled_and_then_clipped_in_the_batch_and_true_in_the_arena():
+    arena = filled_arena()
+    arena.columns["reward"][:] = np.tile([-30.0, -1.0, 2.0, 40.0, 0.0], SLOTS)
+    assert read(arena, (3,))[0].reward[:, 0].tolist() == [-30, -1, 2, 40]
+    assert read(arena, (3,), reward_scale=0.1)[0].reward[:, 0].tolist() == pytest.approx([-3, -0.1, 0.2, 4])
+    assert read(arena, (3,), reward_clip=5.0)[0].reward[:, 0].tolist() == [-5, -1, 2, 5]
+    both = read(arena, (3,), reward_scale=0.1, reward_clip=1.0)[0].reward[:, 0].tolist()
+    assert both == pytest.approx([-1, -0.1, 0.2, 1])
+    assert arena.columns["reward"][15:19].tolist() == [-30, -1, 2, 40]
+
+
+def test_steps_whose_lag_reaches_the_limit_are_valid_but_not_learned_from():
+    arena = filled_arena()
+    arena.columns["valid"][:] = True
+    arena.columns["valid"][5] = False
+    arena.columns["version"][5:10] = [44, 46, 47, 48, 0]
+    batch, lag = read(arena, (1,), version=50, max_policy_lag=4)
+    assert batch.valid[:, 0].tolist() == [False, True, True, True]
+    assert batch.learn[:, 0].tolist() == [0.0, 0.0, 1.0, 1.0]  # lags 6 (and invalid), 4, 3, 2
+    assert lag.tolist() == [4, 3, 2] and lag.dtype == torch.int64
+
+
+def test_a_batch_of_zero_lag_is_learned_from_wherever_it_is_valid():
+    arena = filled_arena()
+    batch, lag = read(arena, max_policy_lag=1)
+    assert torch.equal(batch.learn.bool(), batch.valid) and not lag.any()
+
+
+def test_a_batch_stays_as_it_is_when_its_slots_are_written_again():
+    arena = filled_arena()
+    batch, _ = read(arena)
+    before = {name: getattr(batch, name).clone() for name in ("obs", "action", "reward", "valid", "learn", "memory")}
+    for column in arena.columns.values():
+        column[...] = 0
+    arena.slot_memory[...] = 0
+    for name, tensor in before.items():
+        assert torch.equal(getattr(batch, name), tensor), name
+
+
+def test_segments_flatten_and_transitions_agree_on_every_column():
+    batch, _ = read(filled_arena(), (4, 1, 3))
+    batch.targets = {"advantage": torch.arange(T * 3.0).view(T, 3)}
+    index = torch.tensor([2, 0])
+    some = batch.segments(index)
+    flat = batch.flatten()
+    picked = torch.tensor([7, 0, 11])  # rows of [T * B]: t * 3 + b
+    transitions = flat.transitions(picked)
+    for name in ("obs", "first", "action", "reward", "terminated", "truncated", "valid", "learn", "log_prob"):
+        whole = getattr(batch, name)
+        assert torch.equal(getattr(some, name), whole[:, index]), name
+        assert torch.equal(getattr(flat, name), whole[:T].reshape(T * 3, *whole.shape[2:])), name
+        assert torch.equal(getattr(transitions, name), whole[picked // 3, picked % 3]), name
+    for whole, part in ((batch.records["logits"], transitions.records["logits"]),
+                        (batch.targets["advantage"], transitions.targets["advantage"])):  # fmt: skip
+        assert torch.equal(part, whole[picked // 3, picked % 3])
+    assert torch.equal(some.memory, batch.memory[index]) and torch.equal(flat.memory, batch.memory)
+    assert some.num_segments == 2 and some.targets["advantage"].shape == (T, 2)
+
+
+def test_a_reader_is_used_again_for_the_next_slots():
+    arena = filled_arena()
+    one = reader(arena)
+    one.read(np.array([0, 1]), VERSION, 0.0)
+    batch, _ = one.read(np.array([5, 2]), VERSION, 0.0)
+    assert np.array_equal(batch.obs[:, 0].numpy(), arena.columns["obs"][25:30])
+
+
+def test_memory_is_pinned_only_for_cuda(monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
+    arena = filled_arena()
+    reader(arena)
+    assert not pinned
+    reader(arena, device=torch.device("cuda"))
+    assert len(pinned) == len(arena.columns)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_on_cuda_a_batch_holds_the_same_numbers():
+    arena = filled_arena()
+    on_gpu, _ = read(arena, device=torch.device("cuda"))
+    on_cpu, _ = read(arena)
+    for name in ("obs", "first", "action", "reward", "valid", "learn", "log_prob", "memory"):
+        found = getattr(on_gpu, name)
+        assert found.is_cuda and torch.equal(found.cpu(), getattr(on_cpu, name)), name

@@ -1,0 +1,97 @@
+"""The layout of a run's arena follows from a few numbers, and gives every region a place of its own."""
+
+import itertools
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.layout import ALIGNMENT, Column
+from tests.experience.writing import LOGITS, run_shape
+
+DISCRETE = ActionSpec((), "int64", num_actions=3)
+TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_workers=st.integers(1, 5),
+    num_groups=st.integers(1, 3),
+    group_size=st.integers(1, 5),
+    segment_length=st.integers(1, 40),
+    spare_slots=st.integers(0, 9),
+    state_size=st.integers(0, 5),
+    weights_nbytes=st.integers(8, 1000),
+    observation=st.sampled_from(
+        [ObservationSpec((), "int64", 3), ObservationSpec((5,), "uint8"), ObservationSpec((2, 3), "bool")]
+    ),
+    action=st.sampled_from([DISCRETE, TORQUE]),
+    records=st.sampled_from([(), (LOGITS,), (LOGITS, Column("value", (), "float32"))]),
+)
+def test_regions_never_overlap_and_each_begins_a_cache_line(
+    num_groups, group_size, num_workers, spare_slots, **numbers
+):
+    num_envs = num_groups * group_size
+    shape = run_shape(
+        num_workers=num_workers, num_groups=num_groups, num_envs_per_worker=num_envs,
+        num_slots=num_workers * num_envs + spare_slots, **numbers,
+    )  # fmt: skip
+    regions = list(shape.regions().values())
+    for region in regions:
+        assert region.offset % ALIGNMENT == 0 and region.nbytes > 0
+    for one, two in itertools.pairwise(regions):
+        assert one.offset + one.nbytes <= two.offset
+    assert shape.nbytes() >= regions[-1].offset + regions[-1].nbytes
+    assert {column.name for column in shape.step_columns()} <= set(shape.regions())
+
+
+def test_every_step_column_has_t_plus_1_rows_for_each_slot():
+    shape = run_shape(segment_length=6, num_slots=5, num_envs_per_worker=5, action=TORQUE, records=(LOGITS,))
+    regions = shape.regions()
+    for column in shape.step_columns():
+        assert regions[column.name].shape == (5 * 7, *column.shape)
+    assert regions["action"].shape == (35, 4) and regions["action"].dtype == "float32"
+    assert regions["logits"].shape == (35, 2)
+    assert regions["noise"].shape == (1, 5, 4)
+
+
+def test_a_discrete_action_is_one_integer():
+    regions = run_shape(num_slots=2).regions()
+    assert regions["action"].shape == (10,) and regions["action"].dtype == "int64"
+
+
+def test_what_different_processes_count_lies_in_different_cache_lines():
+    regions = run_shape(num_workers=3, num_slots=6).regions()
+    for name in ("control", "asked", "answered"):
+        assert regions[name].shape[1] * 8 == ALIGNMENT
+    assert regions["gauges"].shape == (3 + 3, 16)  # the workers, policy worker, learner and evaluator
+
+
+def test_two_processes_lay_a_run_out_alike():
+    shape = run_shape(num_workers=2, num_slots=9, records=(LOGITS,), state_size=3)
+    program = (
+        "import pickle, sys; shape = pickle.loads(sys.stdin.buffer.read()); "
+        "sys.stdout.buffer.write(pickle.dumps((shape.regions(), 'torch' in sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(shape), capture_output=True, check=True, timeout=60
+    )
+    regions, has_torch = pickle.loads(answer.stdout)
+    assert regions == shape.regions() and list(regions) == list(shape.regions())
+    assert not has_torch
+
+
+def test_the_sizes_of_groups_and_lanes_follow_from_the_workers():
+    shape = run_shape(num_workers=3, num_envs_per_worker=8, num_groups=2, num_slots=24)
+    assert (shape.num_lanes, shape.group_size, shape.all_groups, shape.rows_per_slot) == (24, 4, 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("column", "nbytes"), [(LOGITS, 8), (Column("x", (), "bool"), 1), (Column("y", (3, 2), "int64"), 48)]
+)
+def test_a_column_knows_the_bytes_of_its_row(column, nbytes):
+    assert column.row_nbytes == nbytes

@@ -1,0 +1,113 @@
+"""The house: which room may use which, what costs nothing to import, and no room without a purpose."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).parents[1] / "penstock"
+
+# Each room with those that it may use. A room is a package in penstock/, or a module that stands beside them.
+MAY_USE = {
+    "_native": set(),
+    "config": set(),
+    "imports": {"config"},
+    "runs": set(),
+    "ipc": {"_native"},
+    "nn": set(),
+    "envs": {"imports", "ipc"},
+    "experience": {"envs", "ipc"},
+    "algorithms": {"config", "imports", "envs", "experience", "nn"},
+    "engine": {"config", "runs", "ipc", "nn", "envs", "experience", "algorithms"},
+    "flags": {"config"},
+    "doctor": {"ipc"},
+    "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor"},
+    "__init__": {"config", "envs", "algorithms", "engine"},
+}
+
+MODULES = sorted(HOUSE.rglob("*.py"))
+
+
+def room_of(module: Path) -> str:
+    return module.relative_to(HOUSE).parts[0].removesuffix(".py")
+
+
+def runs_only_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imported_modules(node: ast.AST) -> set[str]:
+    """Names of all modules imported at run time, in functions too."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            found |= {alias.name for alias in child.names}
+        elif isinstance(child, ast.ImportFrom) and child.module is not None and not child.level:
+            found |= {f"{child.module}.{alias.name}" for alias in child.names}
+        elif not runs_only_for_type_checkers(child):
+            found |= imported_modules(child)
+    return found
+
+
+def rooms_used_by(module: Path) -> set[str]:
+    names = imported_modules(ast.parse(module.read_text()))
+    return {name.split(".")[1] for name in names if name.startswith("penstock.")} - {room_of(module)}
+
+
+def test_every_room_has_its_place_in_the_order():
+    rooms = {room_of(module) for module in MODULES} | {"_native"}
+    assert rooms == set(MAY_USE)
+
+
+def test_dependencies_between_rooms_run_one_way():
+    entered: list[str] = []
+    left = dict(MAY_USE)
+    while left:
+        next_rooms = [room for room, uses in left.items() if uses <= set(entered)]
+        assert next_rooms, f"these rooms depend on each other in a circle: {sorted(left)}"
+        entered += next_rooms
+        left = {room: uses for room, uses in left.items() if room not in entered}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(HOUSE)))
+def test_a_module_uses_only_the_rooms_below_its_own(module):
+    assert rooms_used_by(module) <= MAY_USE[room_of(module)]
+
+
+def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text())):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), module
+
+
+@pytest.mark.parametrize(
+    ("module", "stays_out"),
+    [
+        ("penstock", {"torch", "gymnasium", "numpy"}),
+        ("penstock.cli", {"torch", "gymnasium", "numpy", "tyro"}),
+        ("penstock.config", {"torch", "gymnasium", "numpy"}),
+        ("penstock.algorithms", {"torch", "gymnasium", "numpy"}),
+        ("penstock.ipc", {"torch", "gymnasium"}),
+        ("penstock.runs", {"torch", "gymnasium"}),
+        ("penstock.envs", {"torch", "gymnasium"}),
+        ("penstock.experience", {"torch", "gymnasium"}),
+        ("penstock.engine.rollout_worker", {"torch"}),
+        ("penstock.engine.launcher", {"torch"}),
+    ],
+)
+def test_importing_it_leaves_out_what_it_does_not_need_at_once(module, stays_out):
+    loaded = f"import sys, {module}; print(*(set({sorted(stays_out)!r}) & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []
+
+
+def test_there_is_no_lumber_room():
+    names = {module.stem for module in MODULES} | {room_of(module) for module in MODULES}
+    assert not names & {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+
+
+def test_every_module_says_what_it_is_for():
+    for module in MODULES:
+        assert ast.get_docstring(ast.parse(module.read_text())), module

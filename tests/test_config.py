@@ -1,0 +1,236 @@
+"""Settings: what is wrong with them is said at construction, with the field, what was found and what is legal."""
+
+import functools
+import json
+import math
+import os
+import tomllib
+
+import pytest
+
+from penstock.algorithms.appo import APPOConfig
+from penstock.algorithms.ppo import PPOConfig
+from penstock.config import PRESETS, Config, ConfigError, SegmentConfig, closest, load_preset, make_config
+from tests.envs.counting import CountingEnv
+
+
+def refusal(config_class=SegmentConfig, preset=None, **settings):
+    """The message with which settings are refused."""
+    with pytest.raises(ConfigError) as error:
+        make_config(config_class, {"env": "CartPole-v1", **settings}, preset)
+    return str(error.value)
+
+
+def made(config_class=SegmentConfig, **settings):
+    return make_config(config_class, {"env": "CartPole-v1", **settings})
+
+
+def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones():
+    message = refusal(num_env_per_worker=4)
+    assert "unknown setting 'num_env_per_worker'; did you mean 'num_envs_per_worker'?" in message
+    assert "(legal: activation, backend, batch_size, " in message
+    assert "did you mean" not in refusal(xyzzy=1)
+
+
+def test_an_environment_is_needed():
+    with pytest.raises(ConfigError, match="env is missing: give a Gymnasium id"):
+        make_config(PPOConfig, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "legal"),
+    [
+        ({"num_envs_per_worker": 4.0}, "num_envs_per_worker must be int, found float"),
+        ({"num_envs_per_worker": "4"}, "num_envs_per_worker must be int, found str"),
+        ({"num_envs_per_worker": True}, "num_envs_per_worker must be int, found bool"),
+        ({"num_envs_per_worker": None}, "num_envs_per_worker must be int, found NoneType"),
+        ({"num_workers": 1.5}, "num_workers must be int or None, found float"),
+        ({"gamma": "high"}, "gamma must be float, found str"),
+        ({"gamma": True}, "gamma must be float, found bool"),
+        ({"reward_clip": "1"}, "reward_clip must be float or None, found str"),
+        ({"normalize_returns": 1}, "normalize_returns must be bool, found int"),
+        ({"hidden_sizes": 64}, "hidden_sizes must be tuple[int, ...], found int"),
+        ({"hidden_sizes": (64, "64")}, "hidden_sizes must be int, found str"),
+        ({"env_kwargs": [1]}, "env_kwargs must be dict[str, Any], found list"),
+        ({"env": 5}, "env must be str or "),
+        ({"encoder": None}, "encoder must be str or "),
+        ({"run_dir": 5}, "run_dir must be str or None, found int"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(settings, legal):
+    (name, value), message = *settings.items(), refusal(**settings)
+    assert legal in message
+    assert f"{name}=" in message and (isinstance(value, tuple) or f"{name}={value!r} is not legal" in message)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"memory": "grue"}, "memory='grue' is not legal; did you mean 'gru'?: memory must be one of 'none'"),
+        ({"inference": "centre"}, "did you mean 'central'?"),
+        ({"precision": "float16"}, "precision must be one of 'float32', 'bfloat16'"),
+        ({"backend": "ray"}, "backend must be one of 'local', 'serial'"),
+        ({"vectorize": 1}, "vectorize must be one of 'make', 'vector', found int"),
+        ({"on_env_error": "ignore"}, "on_env_error must be one of 'stop', 'restart'"),
+        ({"learning_rate_schedule": "Linear"}, "did you mean 'linear'?"),
+        ({"activation": "gelu"}, "activation must be one of 'tanh', 'relu', 'elu', 'silu'"),
+    ],
+)
+def test_a_value_that_is_none_of_those_offered_is_refused_with_the_closest(settings, message):
+    assert message in refusal(**settings)
+
+
+POSITIVE = [
+    "num_envs_per_worker", "total_steps", "eval_episodes", "keep_checkpoints", "memory_size", "learning_rate",
+    "max_grad_norm", "reward_scale", "segment_length", "batch_size", "num_epochs", "max_policy_lag",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [0, -1])
+@pytest.mark.parametrize("name", POSITIVE)
+def test_what_must_be_positive_is_refused_at_zero_and_below(name, value):
+    assert f"is not legal: {name} must be more than 0" in refusal(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0, -2])
+@pytest.mark.parametrize("name", ["num_workers", "num_groups", "max_seconds", "reward_clip"])
+def test_what_is_positive_or_left_open_is_refused_at_zero_and_below(name, value):
+    assert f"is not legal: {name} must be more than 0, or None" in refusal(**{name: value})
+    assert getattr(made(**{name: None}), name) is None
+
+
+@pytest.mark.parametrize("name", ["eval_interval", "checkpoint_interval"])
+def test_intervals_may_be_zero_which_is_never(name):
+    assert getattr(made(**{name: 0}), name) == 0
+    assert f"{name}=-1 is not legal: {name} must be 0 or more, or None" in refusal(**{name: -1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 1.01}, "gamma=1.01 is not legal: gamma must be from 0 to 1"),
+        ({"gamma": -0.1}, "gamma must be from 0 to 1"),
+        ({"gae_lambda": 2}, "gae_lambda=2.0 is not legal: gae_lambda must be from 0 to 1"),
+        ({"seed": -1}, "seed=-1 is not legal: seed must be 0 or more"),
+        ({"hidden_sizes": (64, 0)}, "hidden_sizes=(64, 0) is not legal: hidden_sizes must be all more than 0"),
+        ({"device": "gpu"}, "device='gpu' is not legal: device must be \"cpu\", \"cuda\" or \"cuda:<index>\""),
+        ({"device": "cuda:first"}, "device='cuda:first' is not legal"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(settings, message):
+    assert message in refusal(**settings)
+
+
+@pytest.mark.parametrize("name", ["gamma", "entropy_coef", "entropy_coef_final", "value_coef", "target_return"])
+def test_nan_is_no_setting(name):
+    assert f"{name}=nan is not legal: {name} must be a number" in refusal(**{name: math.nan})
+
+
+def test_lanes_that_cannot_be_split_into_groups_are_refused_with_the_way_out():
+    assert refusal(num_envs_per_worker=3, num_groups=2) == (
+        "num_envs_per_worker=3 cannot be split into num_groups=2 groups: use a multiple of 2, or num_groups=1"
+    )
+
+
+def test_a_batch_is_a_whole_number_of_segments():
+    assert refusal(batch_size=100, segment_length=32) == (
+        "batch_size=100 is not a whole number of segments: use a multiple of segment_length=32"
+    )
+    assert made(batch_size=96, segment_length=32).segments_per_batch == 3
+
+
+def test_a_field_that_would_do_nothing_is_not_there():
+    assert "unknown setting 'num_minibatches'" in refusal(PPOConfig, num_minibatches=2)
+    assert made(APPOConfig, num_minibatches=2, batch_size=64, segment_length=32).segments_per_batch == 4
+
+
+def test_integers_serve_as_floats_and_lists_as_tuples():
+    config = made(gamma=1, max_seconds=60, hidden_sizes=[32, 16])
+    assert (config.gamma, type(config.gamma), type(config.max_seconds)) == (1.0, float, float)
+    assert config.hidden_sizes == (32, 16)
+
+
+def test_a_config_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        made().gamma = 0.5
+
+
+def test_without_a_number_of_workers_there_is_one_for_each_core():
+    cores = min(16, len(os.sched_getaffinity(0)))
+    assert made().workers == cores and made(num_workers=3).workers == 3
+    assert made(num_envs_per_worker=6).num_lanes == 6 * cores
+
+
+@pytest.mark.parametrize("config_class", [Config, SegmentConfig, PPOConfig, APPOConfig])
+def test_settings_survive_json(config_class):
+    shared = {"hidden_sizes": (32,), "reward_clip": 1.0, "env_kwargs": {"g": 9.5}, "run_dir": None, "num_workers": 2}
+    config = made(config_class, **shared, shared_encoder=False)
+    assert make_config(config_class, json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (CountingEnv, "tests.envs.counting:CountingEnv"),
+        (functools.partial(CountingEnv, tag=3), "functools.partial(<class 'tests.envs.counting.CountingEnv'>, tag=3)"),
+    ],
+)
+def test_what_can_be_called_is_written_by_name(source, name):
+    config = made(env=source)
+    assert config.env is source
+    assert json.loads(json.dumps(config.to_json()))["env"] == name
+
+
+def test_a_presets_settings_are_defaults_that_ones_own_replace(tmp_path):
+    preset = tmp_path / "mine.toml"
+    preset.write_text("[ppo]\ngamma = 0.5\nhidden_sizes = [8]\n\n[appo]\ngamma = 0.25\n")
+    config = make_config(PPOConfig, {"env": "CartPole-v1", "hidden_sizes": (16,)}, str(preset))
+    assert (config.gamma, config.hidden_sizes) == (0.5, (16,))
+    assert make_config(APPOConfig, {"env": "CartPole-v1"}, str(preset)).gamma == 0.25
+
+
+CLASSES = {"ppo": PPOConfig, "appo": APPOConfig}
+
+
+@pytest.mark.parametrize(
+    ("preset", "table"),
+    [(path.stem, name) for path in sorted(PRESETS.glob("*.toml")) for name in tomllib.loads(path.read_text())],
+)
+@pytest.mark.parametrize("num_workers", [1, 3, 16])
+def test_every_preset_that_comes_with_penstock_is_legal_on_every_machine(preset, table, num_workers):
+    settings = load_preset(preset, CLASSES[table]) | {"env": "x", "num_workers": num_workers}
+    assert settings.items() <= make_config(CLASSES[table], settings).to_json().items()
+
+
+def test_an_unknown_preset_is_refused_with_the_closest():
+    message = refusal(PPOConfig, preset="atarri")
+    assert message.startswith("unknown preset 'atarri'; did you mean 'atari'? (legal: atari, ")
+    assert message.endswith(", or the path of a .toml file)")
+
+
+def test_a_preset_without_a_table_for_the_algorithm_is_refused_with_those_it_has(tmp_path):
+    preset = tmp_path / "mine.toml"
+    preset.write_text("ppo = 3\n[appo]\n[impala]\n")
+    assert f"preset {str(preset)!r} has no table [ppo]: it has appo, impala" in refusal(PPOConfig, preset=str(preset))
+    preset.write_text("")
+    assert "has no table [ppo]: it has none" in refusal(PPOConfig, preset=str(preset))
+
+
+def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own_are(tmp_path):
+    preset = tmp_path / "mine.toml"
+    for text, message in (
+        ("[ppo]\ngama = 0.5", "unknown setting 'gama'; did you mean 'gamma'?"),
+        ("[ppo]\ngamma = 'x'", "gamma must be float, found str"),
+        ("[ppo]\nrho_bar = 2.0", "unknown setting 'rho_bar'"),
+        ("[ppo\n", "is not TOML: "),
+    ):
+        preset.write_text(text)
+        assert message in refusal(PPOConfig, preset=str(preset))
+    assert "unknown preset" in refusal(PPOConfig, preset=str(tmp_path / "none.toml"))
+    preset.write_text("[ppo]\ngamma = 0.5")
+    assert load_preset(str(preset), PPOConfig) == {"gamma": 0.5}
+
+
+def test_the_closest_name_is_offered_only_where_one_is_close():
+    assert closest("lerning_rate", ["learning_rate", "gamma"]) == "; did you mean 'learning_rate'?"
+    assert closest("xyz", ["learning_rate", "gamma"]) == ""

@@ -1,0 +1,32 @@
+"""Every example runs as a script, says what it promises, and writes nothing beside itself."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+SHORT_RUNS = {
+    "custom_environment.py": (["2000"], r"after:  mean return +\S+, +\d+ steps to the pier"),
+    "custom_network.py": (["2000"], r"trained for 2,048 steps\nit balanced the pole for \d+ steps"),
+    "custom_algorithm.py": (["2000"], r"mean return \S+ after 2,048 steps \(steps\)"),
+    "outside_loop.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
+}
+
+
+def test_no_example_is_forgotten_here():
+    assert sorted(SHORT_RUNS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", SHORT_RUNS)
+def test_the_example_runs_and_ends_with_what_it_has_to_tell(name, tmp_path):
+    arguments, last_words = SHORT_RUNS[name]
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert re.search(f"{last_words}\\s*$", run.stdout), run.stdout
+    assert not list(tmp_path.iterdir())

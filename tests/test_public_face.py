@@ -1,0 +1,237 @@
+"""Penstock as its users see it: one import, one call to train, weights in and out."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import penstock
+from penstock.config import ConfigError
+from penstock.runs.checkpoint import CheckpointError
+
+SETTINGS: dict[str, Any] = {
+    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
+    "num_epochs": 1, "hidden_sizes": (8,), "total_steps": 320, "backend": "serial", "eval_interval": 0, "run_dir": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def trainer():
+    with penstock.PPO(**SETTINGS) as made:
+        yield made
+
+
+def zeros(weights):
+    return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+
+
+def equal(one, two):
+    return one.keys() == two.keys() and all(torch.equal(tensor, two[name]) for name, tensor in one.items())
+
+
+def test_importing_penstock_imports_neither_torch_nor_gymnasium_and_its_names_still_complete():
+    program = (
+        "import sys, penstock\n"
+        "names = dir(penstock)\n"
+        "assert 'PPO' in names and 'load_policy' in names and names == sorted(names), names\n"
+        "heavy = {'torch', 'gymnasium', 'numpy', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_every_public_name_is_there_and_any_other_is_an_attribute_error():
+    for name in penstock.__all__:
+        assert getattr(penstock, name) is not None
+    with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'PP0'"):
+        penstock.PP0  # noqa: B018
+
+
+def test_training_goes_on_from_call_to_call_until_the_budget_is_learned_from(trainer):
+    results = [trainer.train(40, quiet=True), trainer.train(40, quiet=True), trainer.train(quiet=True)]
+    assert [result.steps for result in results] == [64, 128, 320]  # whole batches of 32
+    assert all(result.stopped == "steps" and not result.reached_target for result in results)
+    assert results[0].seconds < results[1].seconds < results[2].seconds
+    assert trainer.train(quiet=True).steps == 320, "nothing is left to do"
+    assert trainer.train(1, quiet=True).steps == 352, "unless more is asked for"
+
+
+@pytest.mark.parametrize("steps", [0, -5])
+def test_training_for_no_steps_is_refused(trainer, steps):
+    with pytest.raises(ConfigError, match=f"steps={steps} is not legal: train at least 1 step"):
+        trainer.train(steps)
+
+
+def test_a_target_ends_the_training_and_is_said_to_be_reached():
+    settings = {"target_return": 5.0, "eval_interval": None, "eval_episodes": 2, "total_steps": 1_000_000}
+    with penstock.PPO(**{**SETTINGS, **settings}) as made:
+        result = made.train(quiet=True)
+    assert result.reached_target and result.stopped == "target" and result.steps < 1_000_000
+    assert result.target_return == 5.0 <= result.eval_return
+
+
+def test_a_budget_spent_without_the_target_is_told_apart():
+    with penstock.PPO(**{**SETTINGS, "target_return": 501.0, "eval_interval": None, "eval_episodes": 2}) as made:
+        result = made.train(quiet=True)
+    assert not result.reached_target and result.stopped == "steps" and result.steps == 320
+    assert result.eval_return is not None
+
+
+def test_seconds_end_a_training_too():
+    with penstock.PPO(**{**SETTINGS, "max_seconds": 1e-6}) as made:
+        result = made.train(quiet=True)
+    assert result.stopped == "seconds" and result.steps < 320
+
+
+def test_on_update_sees_the_status_and_its_numbers_are_shown(trainer):
+    seen = []
+
+    def on_update(status):
+        seen.append(status.steps)
+        return {"mine": 7.0}
+
+    trainer.train(64, on_update=on_update, quiet=True)
+    assert seen[-1] == 64 and trainer.status.metrics["mine"] == 7.0
+
+
+def test_parameters_come_as_copies_on_the_cpu(trainer):
+    weights = trainer.get_parameters()
+    assert list(weights) == [0]
+    before = {name: tensor.clone() for name, tensor in weights[0].items()}
+    for tensor in weights[0].values():
+        assert tensor.device.type == "cpu"
+        tensor.fill_(9.0)
+    assert equal(trainer.get_parameters()[0], before)
+    trainer.train(32, quiet=True)
+    assert not equal(trainer.get_parameters()[0], before)
+    assert all((tensor == 9.0).all() for tensor in weights[0].values()), "training does not reach what was handed out"
+
+
+def test_parameters_that_are_set_are_those_that_act_and_learn(trainer):
+    trainer.train(32, quiet=True)
+    weights = trainer.get_parameters()[0]
+    blank = zeros(weights)
+    trainer.set_parameters({0: blank})
+    assert equal(trainer.get_parameters()[0], blank)
+    blank["policy_head.bias"].fill_(5.0)
+    assert not trainer.get_parameters()[0]["policy_head.bias"].any(), "they are copies too"
+    trainer.set_parameters({0: weights})
+    assert equal(trainer.get_parameters()[0], weights)
+    trainer.train(32, quiet=True)
+    assert trainer.status.policy_lag_max == 0
+
+
+def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
+    saved = trainer.get_parameters()[0]
+    trainer.save(str(tmp_path / "saved"))
+    for parameters in (str(tmp_path / "saved"), {0: str(tmp_path / "saved")}):
+        trainer.train(32, quiet=True)
+        assert not equal(trainer.get_parameters()[0], saved)
+        trainer.set_parameters(parameters)
+        assert equal(trainer.get_parameters()[0], saved)
+
+
+@pytest.mark.parametrize("parameters", [{1: {}}, {}, {0: {}, 1: {}}])
+def test_a_policy_that_there_is_not_is_refused(trainer, parameters):
+    with pytest.raises(ConfigError, match=r"there is one: \{0: ...\}"):
+        trainer.set_parameters(parameters)
+
+
+def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer, tmp_path):
+    before = trainer.get_parameters()[0]
+    with penstock.PPO(**{**SETTINGS, "hidden_sizes": (9,)}) as other:
+        foreign = other.get_parameters()
+        other.save(str(tmp_path / "foreign"))
+    short = dict(before)
+    del short["value_head.bias"]
+    for parameters, message in (
+        (foreign, r"the parameters given is of another architecture: its 'encoder.*' has shape \(9, 4\)"),
+        (str(tmp_path / "foreign"), "foreign is of another architecture"),
+        ({0: short}, "it has no 'value_head.bias'"),
+        ({0: {**before, "more": torch.zeros(1)}}, "it has 'more', which this model has not"),
+        (str(tmp_path / "nothing"), "does not exist"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            trainer.set_parameters(parameters)
+    assert equal(trainer.get_parameters()[0], before)
+
+
+def test_saving_twice_replaces_and_a_users_own_files_are_left_alone(trainer, tmp_path):
+    trainer.save(str(tmp_path / "saved"))
+    trainer.train(32, quiet=True)
+    trainer.save(str(tmp_path / "saved"))
+    assert penstock.load_policy(tmp_path / "saved").meta["steps"] == 32
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(CheckpointError, match="is not replaced"):
+        trainer.save(str(tmp_path / "mine"))
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+
+
+def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alone(trainer):
+    trainer.train(32, quiet=True)
+    before = trainer.get_parameters()[0]
+    evaluation = trainer.evaluate(episodes=6)
+    assert evaluation.episodes == 6 and evaluation.mean_return == evaluation.mean_length > 5
+    assert trainer.evaluate(episodes=6) == evaluation, "the same weights, the same seed"
+    assert trainer.evaluate().episodes == trainer.config.eval_episodes
+    assert equal(trainer.get_parameters()[0], before)
+
+
+def test_without_a_run_directory_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with penstock.APPO(**{**SETTINGS, "num_minibatches": 1, "eval_interval": 32, "eval_episodes": 2}) as made:
+        result = made.train(quiet=True)
+        made.evaluate(2)
+        assert result.run_dir is None is made.run_dir
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_directory_is_made_by_default_and_named_by_what_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with penstock.PPO(**{**SETTINGS, "run_dir": "auto"}) as made:
+        result = made.train(32, quiet=True)
+    (run,) = Path("runs").iterdir()
+    assert run.name.startswith("CartPole-v1-ppo-") and result.run_dir == str(run)
+    assert penstock.load_policy(run).meta["steps"] == 32
+
+
+def test_a_closed_trainer_says_so_and_closing_twice_is_harmless():
+    with penstock.PPO(**SETTINGS) as made:
+        pass
+    made.close()
+    with_arguments = (lambda: made.save("x"), lambda: made.set_parameters({}))
+    for use in (made.train, made.evaluate, made.get_parameters, *with_arguments):
+        with pytest.raises(RuntimeError, match="this trainer is closed"):
+            use()
+
+
+def test_an_error_within_the_context_closes_the_trainer_and_comes_through():
+    with pytest.raises(ZeroDivisionError), penstock.PPO(**SETTINGS) as made:
+        made.train(32, quiet=True)
+        1 / 0  # noqa: B018
+    with pytest.raises(RuntimeError, match="closed"):
+        made.train(1)
+
+
+def test_an_algorithm_of_ones_own_is_trained_by_the_trainer():
+    class Imitation(penstock.SegmentAlgorithm):
+        def loss(self, model, batch):
+            policy, _ = self.evaluate(model, batch)
+            loss = -policy.log_prob(torch.ones_like(batch.action)).mean()
+            return loss, {"imitation": loss}
+
+    settings = {**SETTINGS, "total_steps": 2000, "learning_rate": 0.02, "hidden_sizes": (16,)}
+    with penstock.Trainer(Imitation, **settings) as made:
+        made.train(quiet=True)
+        assert made.status.losses["imitation"] < 0.1 and made.status.algorithm == "imitation"
+
+
+def test_wrong_settings_are_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match="unknown setting 'learning_rat'; did you mean 'learning_rate'"):
+        penstock.PPO(env="CartPole-v1", learning_rat=1e-3)
+    with pytest.raises(ConfigError, match="encoder='mpl' is not legal"):
+        penstock.PPO(**{**SETTINGS, "encoder": "mpl"})
