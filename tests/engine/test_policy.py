@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import penstock
+from penstock.config import ConfigError
 from penstock.engine.policy import specs_from_json, specs_to_json
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.runs.checkpoint import CheckpointError
@@ -22,7 +23,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class OwnEncoder(nn.Module):
-    """An encoder that cannot be written to a checkpoint by value."""
+    """An encoder that is written to a checkpoint by its name alone."""
 
     def __init__(self, observation):
         super().__init__()
@@ -129,10 +130,17 @@ def test_what_is_known_of_the_checkpoint_comes_with_the_policy(tmp_path):
     assert meta["config"]["hidden_sizes"] == [8]
 
 
-def test_an_encoder_of_ones_own_is_given_again(tmp_path):
-    policy = saved(tmp_path, encoder=OwnEncoder)
-    assert isinstance(policy.model.encoder, OwnEncoder)
-    with pytest.raises(ValueError, match=r"encoder='tests.engine.test_policy:OwnEncoder' is not legal"):
+def test_an_encoder_of_ones_own_is_found_again_by_its_place(tmp_path):
+    saved(tmp_path, encoder=OwnEncoder)
+    assert isinstance(penstock.load_policy(tmp_path / "saved").model.encoder, OwnEncoder)
+
+
+def test_an_encoder_that_has_no_place_is_given_again(tmp_path):
+    class Local(OwnEncoder):
+        pass
+
+    assert isinstance(saved(tmp_path, encoder=Local).model.encoder, Local)
+    with pytest.raises(ConfigError, match="encoder="):
         penstock.load_policy(tmp_path / "saved")
 
 

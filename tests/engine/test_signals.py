@@ -78,7 +78,8 @@ def test_an_interrupt_while_everything_is_still_being_made_ends_quietly(tmp_path
         processes = watch(process)
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate()
-        assert process.returncode == 130
+        # A shell shows both as 130: Python kills itself where the interrupt came within an exec() of some import.
+        assert process.returncode in (130, -signal.SIGINT)
         assert "Traceback" not in rest
         assert processes.left_after(2.0) == []
 
