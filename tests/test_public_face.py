@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import penstock
+from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.runs.checkpoint import CheckpointError
 
@@ -127,7 +128,7 @@ def test_parameters_that_are_set_are_those_that_act_and_learn(trainer):
 def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
     saved = trainer.get_parameters()[0]
     trainer.save(str(tmp_path / "saved"))
-    for parameters in (str(tmp_path / "saved"), {0: str(tmp_path / "saved")}):
+    for parameters in (str(tmp_path / "saved"), tmp_path / "saved", {0: str(tmp_path / "saved")}):
         trainer.train(32, quiet=True)
         assert not equal(trainer.get_parameters()[0], saved)
         trainer.set_parameters(parameters)
@@ -176,6 +177,7 @@ def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alon
     before = trainer.get_parameters()[0]
     evaluation = trainer.evaluate(episodes=6)
     assert evaluation.episodes == 6 and evaluation.mean_return == evaluation.mean_length > 5
+    assert evaluation.steps == 32, "what the weights had learned from"
     assert trainer.evaluate(episodes=6) == evaluation, "the same weights, the same seed"
     assert trainer.evaluate().episodes == trainer.config.eval_episodes
     assert equal(trainer.get_parameters()[0], before)
@@ -235,3 +237,14 @@ def test_wrong_settings_are_refused_before_anything_starts():
         penstock.PPO(env="CartPole-v1", learning_rat=1e-3)
     with pytest.raises(ConfigError, match="encoder='mpl' is not legal"):
         penstock.PPO(**{**SETTINGS, "encoder": "mpl"})
+    config = PPO.Config(**SETTINGS)
+    with pytest.raises(ConfigError, match=r"given twice, as a config and by name \(gamma\)"):
+        penstock.Trainer(PPO, config, gamma=0.9)
+
+
+def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_refused():
+    class Patient(penstock.SegmentAlgorithm):
+        synchronous = True
+
+    with pytest.raises(ConfigError, match=r"found segments_per_batch=2 for 4 lanes .* make them equal"):
+        penstock.Trainer(Patient, **SETTINGS)

@@ -90,7 +90,7 @@ class Evaluator:
         error: Exception | None = None
         if store is not None and (best_return is None or evaluation.mean_return > best_return):
             version = self._weights.version
-            meta = {**request["meta"], "version": version, "updates": version, "mean_return": evaluation.mean_return}
+            meta = {**request["meta"], "version": version, "mean_return": evaluation.mean_return}
             try:
                 store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
             except (OSError, CheckpointError) as problem:

@@ -7,16 +7,30 @@ import torch
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError
 from penstock.engine.roster import infers_centrally
+from penstock.engine.weights import weights_nbytes
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
+from penstock.nn import ActorCritic
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
 
 
-def run_shape(algorithm: SegmentAlgorithm, weights_size: int) -> RunShape:
-    """The numbers of a run's arena, from its algorithm and config."""
+def run_shape(algorithm: SegmentAlgorithm, model: ActorCritic) -> RunShape:
+    """The numbers of a run's arena, from its algorithm, its config and its network.
+
+    Raises
+    ------
+    ConfigError
+        A synchronous algorithm wants more segments in a batch than there are lanes.
+    """
     config = algorithm.config
+    if algorithm.synchronous and config.segments_per_batch != config.num_lanes:
+        raise ConfigError(
+            f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
+            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
+            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
+        )
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
     # Every lane writes one segment. Beside these, an asynchronous learner's next batch is collected while it learns;
@@ -31,8 +45,8 @@ def run_shape(algorithm: SegmentAlgorithm, weights_size: int) -> RunShape:
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
-        state_size=algorithm.build_model().state_size,
-        weights_nbytes=weights_size,
+        state_size=model.state_size,
+        weights_nbytes=weights_nbytes(model),
     )
 
 

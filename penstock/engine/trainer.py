@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState
 from penstock.engine.preparation import best_return_of, require_device, resolve_env, run_shape
 from penstock.engine.supervisor import Start, Supervisor, TrainingFailed, algorithm_id
-from penstock.engine.weights import SharedWeights, weights_nbytes
+from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching
@@ -30,6 +31,9 @@ from penstock.runs.status import Status
 from penstock.runs.view import open_view
 
 __all__ = ["TrainResult", "Trainer", "TrainingFailed", "TrainingInterrupted"]
+
+Weights = Mapping[str, Tensor] | str | os.PathLike[str]
+"""A state dict, or where a checkpoint lies."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,9 @@ class Trainer:
         preset: str | None = None,
         **settings: Any,
     ) -> None:
+        if config is not None and (settings or preset):
+            given = ", ".join([*settings, *(["preset"] if preset else [])])
+            raise ConfigError(f"settings are given twice, as a config and by name ({given}): use one or the other")
         self._open(algorithm, config or make_config(algorithm.Config, settings, preset), None, None)
 
     @classmethod
@@ -184,7 +191,7 @@ class Trainer:
         start = Start(LearnerState())
         if checkpoint is not None:
             start = self._go_on_from(checkpoint, run)
-        self._arena = ExperienceArena.create(run_shape(self._algorithm, weights_nbytes(self._model)))
+        self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
         if run is None and config.run_dir is not None:
@@ -279,11 +286,12 @@ class Trainer:
         """Play episodes with the current weights, in this process; None: ``eval_episodes``."""
         self._require_open()
         self._weights.refresh()
-        return evaluate_model(
+        evaluation = evaluate_model(
             self._algorithm, self._model, self._env,
             episodes=self.config.eval_episodes if episodes is None else episodes,
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
         )  # fmt: skip
+        return replace(evaluation, steps=self._weights.steps)
 
     def get_parameters(self) -> dict[int, dict[str, Tensor]]:
         """Return the newest weights, ``{policy_id: state dict on the CPU}``; policy_id is 0. They are copies."""
@@ -291,7 +299,7 @@ class Trainer:
         self._weights.refresh()
         return {0: {name: tensor.clone() for name, tensor in self._model.state_dict().items()}}
 
-    def set_parameters(self, parameters: Mapping[int, Mapping[str, Tensor] | str] | str) -> None:
+    def set_parameters(self, parameters: Mapping[int, Weights] | str | os.PathLike[str]) -> None:
         """Go on with other weights; experience collected before is fenced off, the optimiser keeps its state.
 
         Parameters
@@ -308,9 +316,11 @@ class Trainer:
             A policy other than 0 is named.
         """
         self._require_open()
-        chosen: Mapping[str, Tensor] | str = parameters if isinstance(parameters, str) else _policy_0(parameters)
-        what = chosen if isinstance(chosen, str) else "the parameters given"
-        weights = load_checkpoint(resolve_checkpoint(chosen)).weights if isinstance(chosen, str) else dict(chosen)
+        chosen = _of_policy_0(parameters) if isinstance(parameters, Mapping) else parameters
+        if isinstance(chosen, Mapping):
+            weights, what = dict(chosen), "the parameters given"
+        else:
+            weights, what = load_checkpoint(resolve_checkpoint(chosen)).weights, os.fspath(chosen)
         require_matching(weights, self._model.state_dict(), what)
         self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
 
@@ -344,7 +354,8 @@ class Trainer:
         self.close()
 
 
-def _policy_0(parameters: Mapping[int, Mapping[str, Tensor] | str]) -> Mapping[str, Tensor] | str:
+def _of_policy_0(parameters: Mapping[Any, Any]) -> Weights:
     if list(parameters) != [0]:
         raise ConfigError(f"parameters are given for the policies {list(parameters)}; there is one: {{0: ...}}")
-    return parameters[0]
+    chosen: Weights = parameters[0]
+    return chosen

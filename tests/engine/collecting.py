@@ -18,7 +18,7 @@ from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
-from penstock.engine.weights import SharedWeights, weights_nbytes
+from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -56,7 +56,7 @@ class Collecting:
         self.model = self.algorithm.build_model()
         with torch.no_grad():
             self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
-        self.arena = ExperienceArena.create(run_shape(self.algorithm, weights_nbytes(self.model)))
+        self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
         self.weights = SharedWeights(self.model, self.arena.weights)
         self.weights.publish(FIRST_VERSION, 0)
         self.reports: list[tuple[str, Any]] = []
