@@ -41,7 +41,7 @@ TASKS = {
     "lunarlander": Task("appo --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200"),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
     "pong": Task(
-        "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21",
+        "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
     ),
 }  # fmt: skip
 
@@ -67,7 +67,8 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
     found = re.search(r"mean return (\S+) \+/- (\S+) over", score.stdout)
     steps = re.search(r"after ([\d,]+) steps", train.stdout)
     if found is None or steps is None:
-        sys.exit(f"the commands did not print what was expected:\n{train.stdout}{train.stderr}{score.stdout}{score.stderr}")
+        printed = train.stdout + train.stderr + score.stdout + score.stderr
+        sys.exit(f"the commands did not print what was expected:\n{printed}")
     return Outcome(
         seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2])
     )
@@ -88,7 +89,8 @@ def plot(run_dir: Path, title: str, target: Path) -> None:
 
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for key, label in (("episode/mean_return", "training, last 100 episodes"), ("evaluation/mean_return", "evaluation")):
+    curves = {"episode/mean_return": "training, last 100 episodes", "evaluation/mean_return": "evaluation"}
+    for key, label in curves.items():
         points = [(line["steps"] / 1e6, line[key]) for line in lines if line.get(key) is not None]
         axes.plot(*zip(*points, strict=True), label=label, marker="o" if key.startswith("eval") else None, markersize=3)
     minutes = lines[-1]["seconds"] / 60
@@ -115,7 +117,8 @@ def main() -> None:
             run_dir = Path(directory) / str(seed)
             o = measure(task, seed, run_dir)
             outcomes.append(o)
-            print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {o.mean_return:.1f} +/- {o.std_return:.1f}", flush=True)
+            score = f"{o.mean_return:.1f} +/- {o.std_return:.1f}"
+            print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {score}", flush=True)
             if arguments.plot:
                 plot(run_dir, task.train, arguments.plot)
     seconds = [o.seconds for o in outcomes]

@@ -16,8 +16,8 @@ def describe() -> str:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent
     ).stdout.strip()
-    cores = len(os.sched_getaffinity(0))
-    return f"{cpu}, {cores} cores, load {os.getloadavg()[0]:.1f} | Python {platform.python_version()} {packages} | commit {commit}"
+    machine = f"{cpu}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
+    return f"{machine} | Python {platform.python_version()} {packages} | commit {commit}"
 
 
 def _lines(path: str) -> list[str]:

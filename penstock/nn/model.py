@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 LOG_STD_RANGE = (-20.0, 2.0)
+# Where rewards are rare, the first returns hardly vary; in units of their deviation the first reward would be immense.
+RETURN_PRIOR_ROWS = 10_000.0
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -127,7 +129,7 @@ class ActorCritic(nn.Module):
         self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
         log_std = None if action.is_discrete else nn.Parameter(torch.full((num_outputs,), config.initial_log_std))
         self.log_std: nn.Parameter | None = log_std
-        self.return_moments = RunningMoments(()) if config.normalize_returns else None
+        self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def initial_state(self, batch: int) -> Tensor:
         """Memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""

@@ -16,6 +16,8 @@ class RunningMoments(nn.Module):
     ----------
     shape : tuple of int
         Shape of one row; ``()`` for scalars.
+    prior_rows : float
+        How many rows the 0 and 1 of the beginning count for; 0: the first update replaces them.
 
     Attributes
     ----------
@@ -33,12 +35,12 @@ class RunningMoments(nn.Module):
     std: Tensor
     count: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], prior_rows: float = 0.0) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("var", torch.ones(shape))
         self.register_buffer("std", torch.ones(shape))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("count", torch.tensor(prior_rows, dtype=torch.float64))
 
     @torch.no_grad()
     def update(self, x: Tensor, mask: Tensor | None = None) -> None:

@@ -124,3 +124,17 @@ def test_any_real_dtype_can_be_taken_in(dtype):
     moments = RunningMoments((3,))
     moments.update(rows)
     assert_moments(moments, rows.numpy())
+
+
+def test_prior_rows_keep_a_first_reward_among_many_zeros_of_a_sane_size():
+    moments, without = RunningMoments((), 10_000.0), RunningMoments(())
+    for each in (moments, without):
+        each.update(torch.zeros(2_000).index_fill(0, torch.tensor([7]), 0.01))
+    assert moments.std.item() == pytest.approx((10 / 12) ** 0.5, rel=1e-4)
+    assert without.std.item() < 1e-3
+
+
+def test_prior_rows_are_outweighed_by_what_is_seen():
+    moments = RunningMoments((), 10.0)
+    moments.update(torch.tensor([3.0, 5.0]).repeat(50_000))
+    np.testing.assert_allclose([moments.mean.item(), moments.std.item()], [4.0, 1.0], rtol=1e-3)
