@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import os
 import re
@@ -18,6 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from penstock.imports import NoSuchPlaceError, load_module, place_of
 
 C = TypeVar("C", bound="Config")
 
@@ -147,7 +150,7 @@ class Config:
         return self.workers * self.num_envs_per_worker
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values; callables become their names."""
+        """All fields as JSON values; callables, and what is named by a file, become the place where they are found."""
         return {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
 
@@ -173,6 +176,8 @@ class SegmentConfig(Config):
     """Running normalisation of value targets; its statistics travel with the weights."""
     max_policy_lag: int = 100
     """Steps chosen by weights this many versions old, or older, are masked out of the loss."""
+    target_kl: float | None = None
+    """A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -180,6 +185,8 @@ class SegmentConfig(Config):
         for name in ("segment_length", "batch_size", "num_epochs", "max_policy_lag"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
+        is_distance = self.target_kl is None or self.target_kl > 0
+        require(is_distance, "target_kl", self.target_kl, "more than 0, or None")
         if self.batch_size % self.segment_length:
             raise ConfigError(
                 f"batch_size={self.batch_size} is not a whole number of segments: "
@@ -243,6 +250,26 @@ def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
     return dict(tables[table])
 
 
+def find_object(name: str, what: str) -> Any:
+    """Import what "module:Class" or "file.py:Class" names.
+
+    Raises
+    ------
+    ConfigError
+        There is no such module, file or attribute; the message begins with `what`.
+    """
+    place, _, attribute = name.rpartition(":")
+    try:
+        module = load_module(place)
+    except NoSuchPlaceError as error:
+        raise ConfigError(f"{what}={name!r}: {error}") from None
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        near = closest(attribute, list(vars(module)))
+        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
+
+
 def closest(name: str, candidates: list[str]) -> str:
     """'; did you mean "x"?' where something is close, else nothing."""
     matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
@@ -288,7 +315,6 @@ def _legal(hint: Any) -> str:
 def _jsonable(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
-    if callable(value):
-        is_named = hasattr(value, "__qualname__")
-        return f"{value.__module__}:{value.__qualname__}" if is_named else repr(value)
-    return value
+    if isinstance(value, str) or hasattr(value, "__qualname__"):
+        return place_of(value)
+    return repr(value) if callable(value) else value

@@ -24,10 +24,10 @@ _PYTHON = (3, 11)
 _COMFORTABLE_MEMORY = 2 * 2**30
 _COMFORTABLE_FILES = 512
 _EXTRAS = {
-    "atari": ("ale_py", "pip install 'penstock[atari]'"),
-    "video": ("imageio", "pip install 'penstock[video]'"),
-    "box2d": ("Box2D", "pip install 'gymnasium[box2d]'"),
-    "mujoco": ("mujoco", "pip install 'gymnasium[mujoco]'"),
+    "atari": (("ale_py",), "pip install 'penstock[atari]'"),
+    "video": (("imageio", "av"), "pip install 'penstock[video]'"),
+    "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
+    "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),
 }
 
 _NEIGHBOUR = """
@@ -217,9 +217,10 @@ def _gymnasium() -> Check:
 
 def _extras() -> Check:
     there, missing, broken = [], [], []
-    for extra, (module, install) in _EXTRAS.items():
+    for extra, (modules, install) in _EXTRAS.items():
         try:
-            importlib.import_module(module)
+            for module in modules:
+                importlib.import_module(module)
             there.append(extra)
         except ModuleNotFoundError:
             missing.append((extra, install))

@@ -1,39 +1,21 @@
-"""Objects found by name: "module:Class" and "file.py:Class", for environments, encoders and algorithms."""
+"""Modules and files by name, and the names by which what they define is found again."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
 import sys
+import zlib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import cloudpickle
-
-from penstock.config import ConfigError, closest
+_FILE_MODULE = "penstock_file_"
 
 
-def find_object(name: str, what: str) -> Any:
-    """Import what "module:Class" or "file.py:Class" names.
-
-    Raises
-    ------
-    ConfigError
-        There is no such module, file or attribute; the message begins with `what`.
-    """
-    place, _, attribute = name.rpartition(":")
-    try:
-        module = load_module(place)
-    except LookupError as error:
-        raise ConfigError(f"{what}={name!r}: {error.args[0]}") from None
-    try:
-        return functools.reduce(getattr, attribute.split("."), module)
-    except AttributeError:
-        near = closest(attribute, list(vars(module)))
-        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
+class NoSuchPlaceError(LookupError):
+    """There is no such module or file; unlike other LookupErrors never one of the module's own."""
 
 
 def load_module(place: str) -> ModuleType:
@@ -41,10 +23,32 @@ def load_module(place: str) -> ModuleType:
 
     Raises
     ------
-    LookupError
+    NoSuchPlaceError
         There is none. What goes wrong inside of it is raised as it is.
     """
     return _load_file(Path(place)) if place.endswith(".py") else _import_module(place)
+
+
+def place_of(named: Any) -> str:
+    """Return where a class or function is found again, from any folder.
+
+    Parameters
+    ----------
+    named
+        A class or function, or its place as a user writes it.
+
+    Returns
+    -------
+    str
+        "module:Class", or "<absolute path>.py:Class" for what a file defines that `load_module` loaded.
+    """
+    if isinstance(named, str):
+        place, _, name = named.rpartition(":")
+        return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else named
+    place = named.__module__
+    if place.startswith(_FILE_MODULE):
+        place = str(sys.modules[place].__file__)
+    return f"{place}:{named.__qualname__}"
 
 
 def _import_module(name: str) -> ModuleType:
@@ -56,21 +60,25 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise LookupError(
+        raise NoSuchPlaceError(
             f"there is no module {error.name!r} in {os.getcwd()} or on the Python path: write 'module:Class', "
             "'file.py:Class', or install the package"
         ) from None
 
 
 def _load_file(path: Path) -> ModuleType:
+    import cloudpickle  # here, because settings are read long before any file is loaded
+
     if not path.is_file():
-        raise LookupError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
-    name = f"penstock_file_{path.stem}"
+        raise NoSuchPlaceError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
+    path = path.resolve()
+    # Files of one name in two folders are two modules.
+    name = f"{_FILE_MODULE}{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
     location = importlib.util.spec_from_file_location(name, path)
     assert location is not None and location.loader is not None
     module = importlib.util.module_from_spec(location)
     # The file may import its neighbours, as a script can.
-    folder = str(path.resolve().parent)
+    folder = str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)
     sys.modules[name] = module

@@ -12,8 +12,8 @@ HOUSE = Path(__file__).parents[1] / "penstock"
 # Each room with those that it may use. A room is a package in penstock/, or a module that stands beside them.
 MAY_USE = {
     "_native": set(),
-    "config": set(),
-    "imports": {"config"},
+    "imports": set(),
+    "config": {"imports"},
     "runs": set(),
     "ipc": {"_native"},
     "nn": set(),

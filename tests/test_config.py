@@ -144,6 +144,12 @@ def test_a_field_that_would_do_nothing_is_not_there():
     assert made(APPOConfig, num_minibatches=2, batch_size=64, segment_length=32).segments_per_batch == 4
 
 
+@pytest.mark.parametrize("config_class", [SegmentConfig, PPOConfig, APPOConfig])
+def test_a_target_kl_is_a_distance_or_none(config_class):
+    assert made(config_class).target_kl is None and made(config_class, target_kl=0.01).target_kl == 0.01
+    assert refusal(config_class, target_kl=0.0) == "target_kl=0.0 is not legal: target_kl must be more than 0, or None"
+
+
 def test_integers_serve_as_floats_and_lists_as_tuples():
     config = made(gamma=1, max_seconds=60, hidden_sizes=[32, 16])
     assert (config.gamma, type(config.gamma), type(config.max_seconds)) == (1.0, float, float)

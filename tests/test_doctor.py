@@ -123,6 +123,14 @@ def test_a_quota_below_the_cores_warns_and_names_the_workers(monkeypatch):
     assert check.advice == "give --num-workers 1"
 
 
+@pytest.mark.parametrize("missing", ["imageio", "av"])
+def test_films_need_both_of_their_packages(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    check = CHECKS["extras"]()
+    assert "video" in check.found.partition("not installed:")[2]
+    assert "pip install 'penstock[video]'" in check.advice
+
+
 def test_an_extra_that_is_not_installed_is_named_with_its_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     check = found("extras")

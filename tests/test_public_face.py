@@ -11,7 +11,8 @@ import torch
 import penstock
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.runs.checkpoint import CheckpointError
+from penstock.engine.evaluation import Evaluation
+from penstock.runs.checkpoint import CheckpointError, load_checkpoint
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
@@ -72,6 +73,48 @@ def test_a_target_ends_the_training_and_is_said_to_be_reached():
         result = made.train(quiet=True)
     assert result.reached_target and result.stopped == "target" and result.steps < 1_000_000
     assert result.target_return == 5.0 <= result.eval_return
+
+
+def test_after_the_target_is_reached_more_training_can_be_asked_for():
+    settings = {"target_return": 5.0, "eval_interval": None, "eval_episodes": 2, "total_steps": 1_000_000}
+    with penstock.PPO(**{**SETTINGS, **settings}) as made:
+        before = made.train(quiet=True).steps
+        assert made.train(1, quiet=True).steps > before
+
+
+def test_other_weights_are_not_credited_with_what_the_old_ones_reached():
+    settings = {"target_return": 20.0, "eval_interval": None, "eval_episodes": 4, "learning_rate": 1e-6, "seed": 3}
+    with penstock.PPO(**{**SETTINGS, **settings, "total_steps": 64}) as made:
+        one_sided = made.get_parameters()[0]
+        for name in one_sided:
+            if name.startswith("policy_head"):
+                one_sided[name].zero_()
+        one_sided["policy_head.bias"][0] = 1.0  # always to the left: about 9 steps
+        made._supervisor.progress.take_evaluation(Evaluation((500.0,), (500,), steps=64))
+        made.set_parameters({0: one_sided})
+        result = made.train(quiet=True)
+    assert not result.reached_target and result.eval_return < 20.0
+
+
+@pytest.mark.timeout(120)
+def test_a_checkpoint_is_there_when_save_returns_though_others_are_under_way(tmp_path):
+    settings = {"backend": "local", "checkpoint_interval": 32, "run_dir": str(tmp_path / "run"), "total_steps": 96}
+    with penstock.APPO(**{**SETTINGS, **settings}) as made:
+        for number in range(3):
+            steps = made.train(32, quiet=True).steps
+            assert (tmp_path / "run" / "checkpoints" / str(steps)).is_dir()
+            made.save(str(tmp_path / str(number)))
+            assert load_checkpoint(tmp_path / str(number)).meta["steps"] == steps
+
+
+def test_a_serial_run_ends_at_the_same_step_with_the_same_weights_though_a_target_ends_it():
+    def run():
+        settings = {"target_return": 30.0, "eval_interval": None, "eval_episodes": 2, "total_steps": 100_000}
+        with penstock.APPO(**{**SETTINGS, **settings, "learning_rate": 0.01}) as made:
+            return made.train(quiet=True).steps, made.get_parameters()[0]
+
+    (steps, weights), (again, weights_again) = run(), run()
+    assert steps == again and equal(weights, weights_again)
 
 
 def test_a_budget_spent_without_the_target_is_told_apart():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import ConfigError, closest
-from penstock.imports import find_object
+from penstock.config import ConfigError, closest, find_object
+from penstock.imports import place_of
 
 if TYPE_CHECKING:
     from penstock.algorithms.segment import SegmentAlgorithm
@@ -22,11 +22,22 @@ def load_algorithm(name: str) -> type[SegmentAlgorithm]:
     Raises
     ------
     ConfigError
-        There is no such algorithm; the closest name is shown.
+        There is no such algorithm (the closest name is shown), or it is none.
     """
     target = ALGORITHMS.get(name.lower(), name)
     if ":" not in target:
         names = sorted(ALGORITHMS)
         raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
-    algorithm: type[SegmentAlgorithm] = find_object(target, "algorithm")
+    algorithm = find_object(target, "algorithm")
+    from penstock.algorithms.segment import SegmentAlgorithm
+
+    if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm)):
+        found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else f"a {type(algorithm).__name__}"
+        raise ConfigError(f"algorithm={name!r} is not legal: it must be a subclass of SegmentAlgorithm, found {found}")
     return algorithm
+
+
+def algorithm_id(algorithm: type[SegmentAlgorithm]) -> str:
+    """Name by which `load_algorithm` finds an algorithm again: short for Penstock's own, else its place."""
+    place = place_of(algorithm)
+    return next((name for name, target in ALGORITHMS.items() if target == place), place)

@@ -45,8 +45,6 @@ class APPOConfig(SegmentConfig):
     """V-trace: cut of the ratio in the temporal difference."""
     c_bar: float = 1.0
     """V-trace: cut of the ratio in the trace."""
-    target_kl: float | None = None
-    """A batch's remaining updates are left out once the policy has moved by 1.5 times this (KL, in nats)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -46,8 +46,6 @@ class PPOConfig(SegmentConfig):
     """The probability ratio counts within [1 - clip_range, 1 + clip_range]."""
     value_clip_range: float | None = None
     """Values move by at most this per batch; None: freely."""
-    target_kl: float | None = None
-    """A batch's remaining updates are left out once the policy has moved by 1.5 times this (KL, in nats)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -8,11 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.config import ConfigError, SegmentConfig
+from penstock.config import ConfigError, SegmentConfig, find_object
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.imports import find_object
 from penstock.nn import ActorCritic, Distribution, NetworkConfig, distribution_class
 
 Metrics = dict[str, Tensor]
@@ -54,7 +53,7 @@ class SegmentAlgorithm:
         Raises
         ------
         ConfigError
-            A setting of the network is not legal.
+            A setting of the network is not legal, or the encoder is none.
         """
         c = self.config
         is_place = isinstance(c.encoder, str) and ":" in c.encoder

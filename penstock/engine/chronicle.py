@@ -93,7 +93,7 @@ class Chronicle:
         self._progress.refresh_shares(self._specs, ACTIVITIES)
         status = self._progress.status()
         if self._on_update is not None:
-            self._progress.metrics.update(self._on_update(status) or {})
+            self._progress.take_metrics(self._on_update(status) or {})
         if self._view is not None:
             self._view.update(status)
         if (now >= self._next_metrics or final) and status.steps:

@@ -23,7 +23,9 @@ from penstock.envs.spec import EnvSpec
 from penstock.nn import ActorCritic
 
 MAX_LANES = 25
-EVALUATION_LANES = 1_000_000  # evaluation lanes are numbered from here, so that their seeds are never trained on
+# Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
+# the event: no seed is trained on and evaluated, and no score comes of the episodes that chose the best weights.
+EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,9 @@ def evaluate_model(
     deterministic: bool = True,
     seed: int = 0,
 ) -> Evaluation:
-    """Play `episodes` of an environment made for the purpose, and close it again."""
+    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
     require(episodes > 0, "episodes", episodes, "more than 0")
-    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=EVALUATION_LANES)
+    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES)
     try:
         return Player(algorithm, model, lanes, deterministic=deterministic, seed=seed).play(episodes)
     finally:

@@ -30,7 +30,7 @@ class Evaluator:
     arena
         Where the weights are.
     report
-        Called with ("evaluation", (Evaluation, error in saving or None)) after each.
+        Called with ("evaluation", (number of the request, Evaluation, error in saving or None)) after each.
     """
 
     ACTIVITIES = ("evaluate", "wait for a request")
@@ -95,4 +95,4 @@ class Evaluator:
                 store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
             except (OSError, CheckpointError) as problem:
                 error = problem
-        self._report("evaluation", (evaluation, error))
+        self._report("evaluation", (request["number"], evaluation, error))

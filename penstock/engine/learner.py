@@ -120,7 +120,7 @@ class Learner:
         return True
 
     def handle(self, command: str, payload: Any) -> None:
-        """Take a command: "checkpoint" (store or path, meta) or "set_weights" (state dict of arrays)."""
+        """Take a command: "checkpoint" (number, store or path, meta) or "set_weights" (state dict of arrays)."""
         if command == "checkpoint":
             self._save(*payload)
         elif command == "set_weights":
@@ -141,8 +141,14 @@ class Learner:
         held = np.concatenate([self._held, taken])
         fresh = self._arena.slot_epoch[held] == self._arena.control[Control.RUN_EPOCH]
         if not fresh.all():
+            self._masked += self._valid_steps_in(held[~fresh])
             self._arena.release(held[~fresh])
         self._held = held[fresh]
+
+    def _valid_steps_in(self, slots: np.ndarray) -> int:
+        shape = self._arena.shape
+        rows = slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)
+        return int(self._arena.columns["valid"][rows].sum())
 
     def _learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of what the loss reports."""
@@ -160,8 +166,7 @@ class Learner:
                 for name, value in metrics.items():
                     sums[name] = sums[name] + value if name in sums else value
                 count += 1
-                target_kl = getattr(config, "target_kl", None)
-                stop = target_kl is not None and bool(metrics["approx_kl"] > 1.5 * target_kl)
+                stop = config.target_kl is not None and bool(metrics["approx_kl"] > 1.5 * config.target_kl)
                 if stop:
                     break
             if stop:
@@ -207,7 +212,8 @@ class Learner:
 
     def _report_learned(self, metrics: dict[str, Tensor], lag: Tensor) -> None:
         now = time.monotonic()
-        if now < self._next_report and self._steps < self._arena.control[Control.GOAL]:
+        is_quiet = self._config.backend != "serial"  # where what is decided must not depend on the time
+        if is_quiet and now < self._next_report and self._steps < self._arena.control[Control.GOAL]:
             return
         self._next_report = now + REPORT_INTERVAL
         self._report(
@@ -225,17 +231,17 @@ class Learner:
             },
         )
 
-    def _save(self, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta = {**meta, **counters}
         state = {"optimizer": self._optimizer.state_dict(), **counters}
         weights = self._model.state_dict()
-        path, error = None, None
+        error: Exception | None = None
         try:
             if isinstance(destination, CheckpointStore):
-                path = destination.save(self._steps, meta=meta, weights=weights, state=state)
+                destination.save(self._steps, meta=meta, weights=weights, state=state)
             else:
-                path = save_checkpoint(destination, meta=meta, weights=weights, state=state)
+                save_checkpoint(destination, meta=meta, weights=weights, state=state)
         except (OSError, CheckpointError) as problem:
             error = problem
-        self._report("saved", (path, error))
+        self._report("saved", (number, error))

@@ -17,6 +17,7 @@ from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
 from penstock.engine.roles import RoleSpec, RolloutRole
 from penstock.engine.serial import Handler
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.ipc import fence
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
 CHUNK_NBYTES = 1 << 16
@@ -185,6 +186,7 @@ class LocalBackend:
         arena, deaths = self._arena, int(self._arena.control[Control.DEATHS])
         if isinstance(spec, RolloutRole):
             arena.asked[groups_of(spec, arena)] = -1
+            fence()  # whoever sees the death sees that the requests are withdrawn
             deaths += 1
             arena.control[Control.DEATHS] = deaths
             arena.policy_bell.ring()

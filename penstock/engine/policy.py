@@ -90,6 +90,9 @@ class Policy:
 def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
     """Load a trained policy.
 
+    Weights and settings are read without executing code. The algorithm and an encoder of one's own are imported from
+    the module or file that the checkpoint names, which does execute it: load only what you trust to name code.
+
     Parameters
     ----------
     path

@@ -26,8 +26,10 @@ class PolicyWorker:
     def poll(self) -> bool:
         """Answer all requests there are; False if there were none."""
         arena = self._arena
-        # Said before the requests are read: from here on no answer goes to a worker that died before.
-        arena.control[Control.POLICY_PASSED] = arena.control[Control.DEATHS]
+        # Whoever has died by now has had its last answer, and its requests are read as withdrawn.
+        deaths = arena.control[Control.DEATHS]
+        fence()
+        arena.control[Control.POLICY_PASSED] = deaths
         requests = arena.asked.copy()
         fence()
         groups = np.flatnonzero(requests > arena.answered)

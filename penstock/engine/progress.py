@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class Progress:
         self.episodes = 0
         self.evaluation: Evaluation | None = None
         self.best_return: float | None = None
-        self.metrics: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
+        self._metric_reports: dict[str, list[float]] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
         self._rate: deque[tuple[float, int]] = deque()
         self._gauges_then = gauges.copy()
@@ -58,15 +59,25 @@ class Progress:
         """Note where the learner stands."""
         self.learned = report
         self.steps = report["steps"]
-        now = time.monotonic()
-        self._rate.append((now, self.steps))
-        while now - self._rate[0][0] > RATE_SECONDS:
-            self._rate.popleft()
+        self._rate.append((time.monotonic(), self.steps))
 
     def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
         """Note finished training episodes, (return, length) each."""
         self.episodes += len(episodes)
         self._recent.extend(episodes)
+
+    def take_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
+        for name, value in metrics.items():
+            self._metric_reports.setdefault(name, []).append(value)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The last known mean of every number reported."""
+        for name, values in self._metric_reports.items():
+            self._metrics[name] = float(np.mean(values))
+        self._metric_reports.clear()
+        return dict(self._metrics)
 
     def take_evaluation(self, evaluation: Evaluation) -> None:
         """Note an evaluation."""
@@ -90,11 +101,14 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Recent rate of steps learned from."""
+        """Recent rate of steps learned from; 0 where nothing was learned for a while."""
+        now = time.monotonic()
+        while self._rate and now - self._rate[0][0] > RATE_SECONDS:
+            self._rate.popleft()
         if len(self._rate) < 2:
             return 0.0
-        (t0, s0), (t1, s1) = self._rate[0], self._rate[-1]
-        return (s1 - s0) / (t1 - t0)
+        (began, before), (_, after) = self._rate[0], self._rate[-1]
+        return (after - before) / (now - began)
 
     def refresh_shares(self, specs: Sequence[RoleSpec], activities: dict[str, tuple[str, ...]]) -> None:
         """Work out how every role spent the time since the last call."""

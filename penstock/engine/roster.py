@@ -7,6 +7,7 @@ import os
 import torch
 
 from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config
 from penstock.engine.evaluator import Evaluator
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.policy_worker import PolicyWorker
@@ -38,18 +39,16 @@ def role_specs(
         Where the learner starts.
     """
     config = algorithm.config
-    cores = len(os.sched_getaffinity(0))
-    # What rollout workers leave over; on a small machine all share, with one thread each.
-    threads = 1 if config.backend == "serial" else max(1, cores - shape.num_workers)
     is_central = infers_centrally(config.inference, algorithm)
+    policy_threads, learner_threads = _share_threads(config, shape.num_workers, is_central)
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     specs: list[RoleSpec] = [
         RolloutRole(RolloutSpec(i, env, config.seed, state.version, 1), None if is_central else algorithm)
         for i in range(shape.num_workers)
     ]
     if is_central:
-        specs.append(PolicyRole(algorithm, shape.num_workers, threads))
-    specs.append(LearnerRole(algorithm, state, optimizer_state, shape.num_workers + 1, threads))
+        specs.append(PolicyRole(algorithm, shape.num_workers, policy_threads))
+    specs.append(LearnerRole(algorithm, state, optimizer_state, shape.num_workers + 1, learner_threads))
     specs.append(EvaluatorRole(algorithm, env, shape.num_workers + 2))
     return specs
 
@@ -59,3 +58,17 @@ def infers_centrally(inference: str, algorithm: SegmentAlgorithm) -> bool:
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu" or algorithm.observation.is_image
     return inference == "central"
+
+
+def _share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[int, int]:
+    """Threads of policy worker and learner; on a machine with fewer cores than roles every role has one."""
+    if config.backend == "serial":
+        return 1, 1
+    left = len(os.sched_getaffinity(0)) - num_workers - 1  # rollout workers and evaluator have one each
+    if not is_central:
+        policy = 0
+    elif torch.device(config.device).type == "cpu":
+        policy = left // 2
+    else:
+        policy = 1  # it only feeds the GPU
+    return max(1, policy), max(1, left - policy)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from penstock.algorithms import algorithm_id
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.evaluation import Evaluation
@@ -96,11 +97,13 @@ class Supervisor:
         self._chronicle = Chronicle(self.progress, specs, hangs, run_directory)
         self.is_closed = False
         self._is_started = False
-        self._is_evaluating = False
         self._is_failing = False
+        self._has_reached_target = False
         self._next_evaluation = start.state.steps + self._eval_interval
         self._next_checkpoint = start.state.steps + self._checkpoint_interval
-        self._saved: tuple[Any, Exception | None] | None = None
+        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
+        self._saves_asked = self._evaluations_asked = self._evaluations_heard = 0
+        self._saved: dict[int, Exception | None] = {}
         self._weights_set = False
         self._failure: tuple[str, Failure] | None = None
 
@@ -130,6 +133,7 @@ class Supervisor:
         """
         began = time.monotonic() - self.progress.seconds
         self.progress.restart_rate()
+        self._has_reached_target = False
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
@@ -162,8 +166,13 @@ class Supervisor:
         with self._failing_as_a_whole():
             self._start()
             self._weights_set = False
-            self.backend.send("learner", "set_weights", weights)
-            self._turn_until(lambda: self._weights_set, SAVE_SECONDS)
+            is_there = self.backend.send("learner", "set_weights", weights)
+            self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
+            if not self._weights_set:
+                raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
+            # What was played with the old weights says nothing of these.
+            self.progress.evaluation = None
+            self._evaluations_heard = self._evaluations_asked
             self._arena.control[Control.RUN_EPOCH] += 1
             self._arena.ring_all()
 
@@ -192,17 +201,13 @@ class Supervisor:
     def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: threading.Event) -> str:
         if interrupted.is_set():
             return "interrupted"
-        if self._is_target_reached():
+        if self._has_reached_target:
             return "target"
         if self.progress.steps >= goal:
             return "steps"
         if deadline is not None and time.monotonic() >= deadline:
             return "seconds"
         return ""
-
-    def _is_target_reached(self) -> bool:
-        target, evaluation = self._config.target_return, self.progress.evaluation
-        return target is not None and evaluation is not None and evaluation.mean_return >= target
 
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or self.progress.steps >= self._config.total_steps
@@ -214,12 +219,21 @@ class Supervisor:
             self._request_evaluation()
         if self._run_directory and self._checkpoint_interval and steps >= self._next_checkpoint:
             self._next_checkpoint = steps + self._checkpoint_interval
-            self.backend.send("learner", "checkpoint", (self._run_directory.checkpoints, self._meta()))
+            self._request_save(self._run_directory.checkpoints)
+
+    @property
+    def _is_evaluating(self) -> bool:
+        return self._evaluations_heard < self._evaluations_asked
 
     def _request_evaluation(self) -> None:
         store = None if self._run_directory is None else self._run_directory.checkpoints
-        self._is_evaluating = True
-        request = {"store": store, "best_return": self.progress.best_return, "meta": self._meta()}
+        self._evaluations_asked += 1
+        request = {
+            "number": self._evaluations_asked,
+            "store": store,
+            "best_return": self.progress.best_return,
+            "meta": self._meta(),
+        }
         self.backend.send("evaluator", "evaluate", request)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
@@ -234,14 +248,25 @@ class Supervisor:
                 self._turn()
         if interrupted.is_set():
             return "interrupted"
-        return "target" if self._is_target_reached() else ""
+        return "target" if self._has_reached_target else ""
+
+    def _request_save(self, destination: CheckpointStore | str) -> bool:
+        self._saves_asked += 1
+        return self.backend.send("learner", "checkpoint", (self._saves_asked, destination, self._meta()))
 
     def _save(self, destination: CheckpointStore | str, seconds: float) -> Exception | None:
-        self._saved = None
-        if not self.backend.send("learner", "checkpoint", (destination, self._meta())):
-            return RoleDied("the learner is gone")
-        self._turn_until(lambda: self._saved is not None, seconds)
-        return self._saved[1] if self._saved is not None else TimeoutError("the learner did not answer")
+        """Save and wait for it; return what went wrong, which the user is told of."""
+        is_there = self._request_save(destination)
+        number = self._saves_asked
+        self._turn_until(lambda: number in self._saved or not is_there, seconds)
+        if number not in self._saved:
+            self._take_saved(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"))
+        return self._saved[number]
+
+    def _take_saved(self, number: int, error: Exception | None) -> None:
+        self._saved = {number: error}
+        if error is not None:
+            self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
     def _meta(self) -> dict[str, Any]:
         return {
@@ -278,24 +303,27 @@ class Supervisor:
         elif kind == "episodes":
             self.progress.take_episodes(payload)
         elif kind == "metrics":
-            self.progress.metrics.update(payload)
+            self.progress.take_metrics(payload)
         elif kind == "evaluation":
             self._take_evaluation(*payload)
         elif kind == "saved":
-            self._saved = payload
-            if payload[1] is not None:
-                self._chronicle.event(f"warning: no checkpoint could be written, training goes on: {payload[1]}")
+            self._take_saved(*payload)
         elif kind == "weights_set":
             self._weights_set = True
         elif kind == "died":
             self.progress.restarts += 1
-            self._is_evaluating &= role != "evaluator"
+            if role == "evaluator":
+                self._evaluations_heard = self._evaluations_asked
             self._chronicle.event(f"{payload}\n{role} is replaced")
         elif kind == "failed" and self._failure is None:
             self._failure = role, payload
 
-    def _take_evaluation(self, evaluation: Evaluation, error: Exception | None) -> None:
-        self._is_evaluating = False
+    def _take_evaluation(self, number: int, evaluation: Evaluation, error: Exception | None) -> None:
+        if number <= self._evaluations_heard:  # of weights that were replaced meanwhile
+            return
+        self._evaluations_heard = number
+        target = self._config.target_return
+        self._has_reached_target |= target is not None and evaluation.mean_return >= target
         self.progress.take_evaluation(evaluation)
         self._chronicle.evaluated(evaluation)
         if error is not None:
@@ -334,9 +362,3 @@ class Supervisor:
         self.close()
         # Of an exception that came from another process nothing more is known than the story tells.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
-
-
-def algorithm_id(algorithm: type[SegmentAlgorithm]) -> str:
-    """Name by which `load_algorithm` finds an algorithm again: short for Penstock's own, else "module:Class"."""
-    own = algorithm.__module__.startswith("penstock.")
-    return algorithm.name() if own else f"{algorithm.__module__}:{algorithm.__qualname__}"

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from penstock.algorithms import load_algorithm
+from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import ConfigError, SegmentConfig, make_config
 from penstock.engine import launcher
@@ -21,7 +21,7 @@ from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState
 from penstock.engine.preparation import best_return_of, require_device, resolve_env, run_shape
-from penstock.engine.supervisor import Start, Supervisor, TrainingFailed, algorithm_id
+from penstock.engine.supervisor import Start, Supervisor, TrainingFailed
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
@@ -45,7 +45,7 @@ class TrainResult:
     steps
         Steps learned from so far, over all calls.
     seconds
-        Wall-clock seconds trained so far, over all calls; for the first call counted from construction.
+        Wall-clock seconds spent so far on making this trainer and in `train`, over all calls.
     reached_target
         Whether the evaluator's mean return reached the target.
     target_return
@@ -177,10 +177,12 @@ class Trainer:
         run: RunDirectory | None,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self._began = time.monotonic()
+        began = time.monotonic()
         require_device(config.device)
         if config.backend == "local":
             launcher.prepare()
+        else:
+            launcher.discard()
         self.config = config
         self._env = resolve_env(config)
         observation, action, frame_skip = probe(self._env)
@@ -200,6 +202,7 @@ class Trainer:
             )
         self._run_directory = run
         self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run)
+        self._supervisor.progress.seconds += time.monotonic() - began
 
     def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
         require_matching(checkpoint.weights, self._model.state_dict(), str(checkpoint.path))
@@ -259,9 +262,6 @@ class Trainer:
         deadline = None
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
-        if self._began:
-            progress.seconds += time.monotonic() - self._began
-            self._began = 0.0
         with open_view(Console(quiet=quiet, highlight=False)) as view, interruption() as interrupted:
             stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
             view.close(progress.status())

@@ -65,7 +65,7 @@ class EpisodeBook:
 
 
 class MetricMeans:
-    """Means of the numbers in ``info["metrics"]``."""
+    """Means of the numbers in ``info["metrics"]``, which the lanes have found to be a mapping."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}

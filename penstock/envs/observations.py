@@ -19,6 +19,9 @@ class BadObservationError(ValueError):
         self.index = index
         self.problem = problem
 
+    def __str__(self) -> str:
+        return self.problem
+
 
 class ObservationWriter:
     """Copies observations into rows of a column.
@@ -41,7 +44,7 @@ class ObservationWriter:
         Raises
         ------
         BadObservationError
-            Wrong shape, incompatible dtype, discrete value out of range, NaN or infinity.
+            No array, wrong shape, incompatible dtype, discrete value out of range, NaN or infinity.
         """
         if self._spec.num_values is not None:
             self.write_batch(column, rows, self._stack_numbers(observations))
@@ -69,7 +72,11 @@ class ObservationWriter:
         self._require_finite(column, rows)
 
     def _admit(self, observation: Any, shape: tuple[int, ...], index: int | None) -> np.ndarray:
-        array = np.asarray(observation)
+        try:
+            array = np.asarray(observation)
+        except Exception as error:  # ragged, or an object whose own conversion fails
+            found = f"a {type(observation).__name__} that is no array: {error}"
+            raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}") from error
         if array.shape != shape:
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {array.shape}")
         if array.dtype not in self._accepted:

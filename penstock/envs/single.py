@@ -6,7 +6,7 @@ and let NumPy convert whole batches of answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -89,6 +89,7 @@ class SingleLanes(Lanes):
             reward = _numbers(rewards)
             self.terminated[:] = _numbers(terminated)
             self.truncated[:] = _numbers(truncated)
+            has_infos = any(infos)
         except (TypeError, ValueError) as error:
             raise self._malformed(answers) from error
 
@@ -101,8 +102,8 @@ class SingleLanes(Lanes):
             self.valid[resumed] = False
             self.first[resumed] = True
         self._settle_reward(reward)
-        if any(infos):
-            self._collect_metrics(infos)
+        if has_infos:
+            self._collect_metrics("step", enumerate(infos))
         for lane in self.terminated.nonzero()[0].tolist():
             self._observations[lane] = self._reset_lane(lane)
         for lane in self.truncated.nonzero()[0].tolist():
@@ -139,8 +140,7 @@ class SingleLanes(Lanes):
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._failure("reset", lane, f"reset() must return (observation, info), found {_outline(answer)}")
         observation, info = answer
-        if info:
-            self._collect_metrics([info])
+        self._collect_metrics("reset", [(lane, info)])
         return observation
 
     def _resume(self, lane: int, _action: Any) -> tuple:
@@ -151,10 +151,19 @@ class SingleLanes(Lanes):
             self._calls[lane] = self._envs[lane].step
         self._resuming = []
 
-    def _collect_metrics(self, infos: Sequence[dict[str, Any]]) -> None:
-        for info in infos:
+    def _collect_metrics(self, phase: str, infos: Iterable[tuple[int, Any]]) -> None:
+        for lane, info in infos:
+            if not isinstance(info, Mapping):
+                raise self._not_an_info(phase, lane, info)
             if "metrics" in info:
-                self._metrics.add(info["metrics"])
+                metrics = info["metrics"]
+                if not isinstance(metrics, Mapping):
+                    problem = f"expected info['metrics'] to be a dict of numbers by name, found {_outline(metrics)}"
+                    raise self._failure(phase, lane, problem)
+                self._metrics.add(metrics)
+
+    def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
+        return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")
 
     def _require_equal_spaces(self) -> None:
         for lane, env in enumerate(self._envs):
@@ -174,6 +183,8 @@ class SingleLanes(Lanes):
                 except (TypeError, ValueError):
                     problem = f"step() must return a single number as {role}, found {_outline(value)}"
                     return self._failure("step", lane, problem)
+            if not isinstance(answer[4], Mapping):
+                return self._not_an_info("step", lane, answer[4])
         return self._failure("step", None, f"step() of the lanes returned answers that do not match: {answers!r}")
 
 

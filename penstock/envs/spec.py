@@ -19,7 +19,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 
 from penstock.envs.failures import UnknownEnvironmentError
-from penstock.imports import load_module
+from penstock.imports import NoSuchPlaceError, load_module
 
 Vectorize = Literal["make", "vector"]
 
@@ -105,7 +105,7 @@ def _find(env: str) -> Any:
         return _registered(env)
     try:
         module = load_module(place)
-    except LookupError as error:
+    except NoSuchPlaceError as error:
         raise UnknownEnvironmentError(f"env={env!r}: {error.args[0]}") from None
     if name in gymnasium.registry:
         return _registered(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,8 +96,7 @@ class VectorLanes(Lanes):
         np.logical_and(self._one_per_lane("truncations", truncated), self.valid, out=self.truncated)
         np.greater(self.truncated, self.terminated, out=self.truncated)
         self._settle_reward(np.where(resetting, 0.0, self._one_per_lane("rewards", rewards)))
-        if infos:
-            self._collect_metrics(infos)
+        self._collect_metrics("step", infos)
         if self._mode is not AutoresetMode.NEXT_STEP:
             self._start_next_episodes(infos)
 
@@ -128,7 +128,7 @@ class VectorLanes(Lanes):
         lanes = self.finals.tolist()
         if self._mode is AutoresetMode.DISABLED:
             # Copied, because the reset may write into the same buffer.
-            self._final_observations = [np.array(self._observations[lane]) for lane in lanes]
+            self._final_observations = [copy.deepcopy(self._observations[lane]) for lane in lanes]
             if self.first.any():
                 self._observations = self._reset_env(options={"reset_mask": self.first.copy()})
         else:
@@ -150,8 +150,7 @@ class VectorLanes(Lanes):
             found = type(answer).__name__
             raise self._failure("reset", None, f"reset() must return (observations, infos), found a {found}")
         observations, infos = answer
-        if infos:
-            self._collect_metrics(infos)
+        self._collect_metrics("reset", infos)
         return observations
 
     def _ended(self) -> np.ndarray:
@@ -165,11 +164,18 @@ class VectorLanes(Lanes):
             raise self._failure("step", None, problem)
         return array
 
-    def _collect_metrics(self, infos: Mapping[str, Any]) -> None:
+    def _collect_metrics(self, phase: str, infos: Any) -> None:
+        if not isinstance(infos, Mapping):
+            raise self._failure(phase, None, f"{phase}() must return a dict as infos, found a {type(infos).__name__}")
         # Under SAME_STEP the last step of an episode reports in final_info, the reset after it in infos itself.
         for source in (infos, infos.get("final_info")):
-            if isinstance(source, Mapping) and isinstance(source.get("metrics"), Mapping):
-                self._metrics.add_batch(source["metrics"])
+            if isinstance(source, Mapping) and "metrics" in source:
+                metrics = source["metrics"]
+                if not isinstance(metrics, Mapping):
+                    found = type(metrics).__name__
+                    problem = f"expected info['metrics'] to be a dict of numbers by name, found a {found}"
+                    raise self._failure(phase, None, problem)
+                self._metrics.add_batch(metrics)
 
     def _autoreset_mode(self) -> AutoresetMode:
         found = (self._env.metadata or {}).get("autoreset_mode")

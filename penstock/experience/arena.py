@@ -119,6 +119,7 @@ class ExperienceArena:
         """Wake every role that sleeps on a doorbell."""
         self.learner_bell.ring()
         self.policy_bell.ring()
+        self.evaluator_bell.ring()
         self.ring_rollout_workers()
 
     def ring_rollout_workers(self) -> None:

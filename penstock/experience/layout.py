@@ -22,11 +22,6 @@ class Column:
     shape: tuple[int, ...]
     dtype: str
 
-    @property
-    def row_nbytes(self) -> int:
-        """Bytes of one row."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
-
 
 @dataclass(frozen=True)
 class Region:

@@ -25,6 +25,10 @@ NATURE_CNN_MINIMUM = 36
 """Smallest height and width that survive the three convolutions of :class:`NatureCNN`."""
 
 
+class EncoderError(ValueError):
+    """What was given as an encoder is none; what goes wrong inside a user's own is raised as it is."""
+
+
 class MLP(nn.Sequential):
     """Fully connected layers, each followed by the activation; images and matrices are flattened first."""
 
@@ -161,7 +165,7 @@ def build_encoder(
     ------
     ValueError
         When the encoder cannot take such observations.
-    TypeError
+    EncoderError
         When the user's own encoder is not one.
     """
     if callable(encoder):
@@ -183,14 +187,14 @@ def _fitting_encoder(observation: ObservationSpec) -> str:
 
 def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[nn.Module, int]:
     if isinstance(builder, nn.Module):
-        raise TypeError(
+        raise EncoderError(
             f"encoder is an instance of {type(builder).__name__}: give the class, or a function of the observation "
             "spec that builds it, because every process builds networks of its own"
         )
     name = getattr(builder, "__qualname__", repr(builder))
     module = builder(observation)
     if not isinstance(module, nn.Module):
-        raise TypeError(f"encoder {name} returned {type(module).__name__}; it must return a torch.nn.Module")
+        raise EncoderError(f"encoder {name} returned {type(module).__name__}; it must return a torch.nn.Module")
     output_size = getattr(module, "output_size", None)
     if output_size is not None:
         return module, int(output_size)
@@ -201,7 +205,7 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
     module.train(was_training)
     if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[0] != 2:
         found = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
-        raise TypeError(
+        raise EncoderError(
             f"encoder {name} turned a batch of shape {tuple(rows.shape)} into {found}; it must return one feature "
             "vector for each row, a tensor of shape (2, F)"
         )

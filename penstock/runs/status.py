@@ -36,7 +36,7 @@ class Status:
     """Recent rate of steps learned from."""
     frame_skip: int = 1
     masked_steps: int = 0
-    """Steps that arrived too stale and were not learned from."""
+    """Steps that were not learned from: too stale, or fenced off by other weights."""
 
     episodes: int = 0
     mean_return: float | None = None

@@ -139,6 +139,7 @@ def test_returns_are_normalised_for_the_value_head_alone():
     algorithm = make(PPO, normalize_returns=True)
     model = make_model(algorithm)
     plain = prepared(algorithm, model)
+    model.return_moments.count.zero_()  # without the prior
     model.update_return_statistics(torch.tensor([90.0, 110.0]))  # mean 100, deviation 10
     batch = collect(algorithm, model)
     algorithm.prepare(model, batch)

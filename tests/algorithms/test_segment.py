@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.algorithms import load_algorithm
+from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.segment import SegmentAlgorithm
@@ -152,9 +152,34 @@ def test_an_illegal_setting_of_the_network_is_a_config_error_that_names_it():
         make(PPO, memory="gru", shared_encoder=False).build_model()
 
 
+def test_what_is_no_encoder_is_a_config_error_and_an_error_inside_of_one_is_not():
+    def broken(observation):
+        return observation.shape + 1
+
+    with pytest.raises(ConfigError, match=r"returned list; it must return a torch.nn.Module"):
+        make(PPO, encoder=lambda observation: []).build_model()
+    with pytest.raises(ConfigError, match=r"instance of Linear: give the class"):
+        make(PPO, encoder=torch.nn.Linear(3, 2)).build_model()
+    with pytest.raises(TypeError, match="can only concatenate tuple"):
+        make(PPO, encoder=broken).build_model()
+
+
 def test_algorithms_are_found_by_name_in_any_case_or_by_module_and_class():
     assert load_algorithm("ppo") is load_algorithm("PPO") is PPO and load_algorithm("appo") is APPO
     assert load_algorithm("tests.algorithms.test_segment:Recording").__name__ == "Recording"
+
+
+@pytest.mark.parametrize("place", ["math:sqrt", "math:pi", "penstock.config:SegmentConfig", "collections:OrderedDict"])
+def test_what_is_no_algorithm_is_refused(place):
+    with pytest.raises(ConfigError, match=rf"algorithm='{place}' is not legal: it must be a subclass of SegmentAlgori"):
+        load_algorithm(place)
+
+
+def test_an_algorithms_id_is_short_for_penstocks_own_and_finds_every_algorithm_again():
+    assert [algorithm_id(algorithm) for algorithm in (APPO, PPO)] == ["appo", "ppo"]
+    assert algorithm_id(Recording) == "tests.algorithms.test_segment:Recording"
+    for algorithm in (APPO, PPO, Recording):
+        assert load_algorithm(algorithm_id(algorithm)) is algorithm
 
 
 def test_an_unknown_algorithm_is_refused_with_the_closest_name():

@@ -32,3 +32,13 @@ class BreaksInLaneThree(Counting):
         if self.steps == 2_000 and self.seed == lane_seed(0, 3, 0):
             1 / 0  # noqa: B018
         return answer
+
+
+class ResetBreaksInLaneThree(Counting):
+    """Raises in the first reset of lane 3 of a run with seed 0."""
+
+    def reset(self, *, seed=None, options=None):
+        answer = super().reset(seed=seed, options=options)
+        if self.seed == lane_seed(0, 3, 0):
+            1 / 0  # noqa: B018
+        return answer

@@ -75,6 +75,14 @@ def test_a_run_that_cannot_be_is_refused_in_one_line(flags, message, tmp_path, c
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
+def test_a_run_that_is_to_go_on_for_no_steps_is_refused_and_stays_as_it_was(run, capsys):
+    before = (run / "config.json").read_text()
+    assert main(["resume", str(run), "--total-steps", "0"]) == 2
+    message = "error: total_steps=0 is not legal: total_steps must be more than 0\n"
+    assert capsys.readouterr() == ("", message)
+    assert (run / "config.json").read_text() == before
+
+
 def test_unknown_and_ill_typed_fields_are_named_with_what_is_legal():
     with pytest.raises(ConfigError, match="unknown setting 'num_worker'; did you mean 'num_workers'"):
         Trainer(PPO, **TINY, num_worker=3)

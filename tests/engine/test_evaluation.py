@@ -1,5 +1,7 @@
 """Scoring a policy: fair to long episodes, free of exploration, and the same for the same seed."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +9,15 @@ import torch
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, evaluate_model, lanes_for
+from penstock.engine.evaluation import (
+    EVALUATION_LANES,
+    MAX_LANES,
+    SCORING_LANES,
+    Evaluation,
+    Player,
+    evaluate_model,
+    lanes_for,
+)
 from penstock.engine.evaluator import Evaluator
 from penstock.envs.making import lane_seed, make_lanes
 from penstock.runs.checkpoint import load_checkpoint
@@ -64,7 +74,7 @@ def score(run, episodes, **settings):
 def test_every_lane_plays_the_same_quota_so_that_short_episodes_are_not_favoured(episodes):
     run = a_policy(env=LaneBound)
     evaluation = score(run, episodes, seed=5)
-    seeds = [lane_seed(5, EVALUATION_LANES + lane, 0) for lane in range(20)]
+    seeds = [lane_seed(5, SCORING_LANES + lane, 0) for lane in range(20)]
     lengths = [LaneBound.length_of(seed) for seed in seeds]
     assert 1 in lengths and 30 in lengths
     assert sorted(evaluation.lengths) == sorted(lengths * (episodes // 20))
@@ -100,7 +110,7 @@ def test_an_evaluation_is_what_playing_by_hand_gives(memory):
     evaluation = score(run, 3, seed=7)
     for lane in range(3):
         env = gymnasium.make("CartPole-v1")
-        obs, _ = env.reset(seed=lane_seed(7, EVALUATION_LANES + lane, 0))
+        obs, _ = env.reset(seed=lane_seed(7, SCORING_LANES + lane, 0))
         state, first, total, is_over = run.model.initial_state(1), True, 0.0, False
         with torch.no_grad():
             while not is_over:
@@ -108,6 +118,30 @@ def test_an_evaluation_is_what_playing_by_hand_gives(memory):
                 obs, reward, terminated, truncated, _ = env.step(int(policy.mode()))
                 total, first, is_over = total + float(reward), False, terminated or truncated
         assert total == evaluation.returns[lane]
+
+
+class Noting(LaneBound):
+    """Notes the seeds of all its kind."""
+
+    seeds: ClassVar[list[int]] = []
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.seeds.append(seed)
+        return super().reset(seed=seed, options=options)
+
+
+def test_training_evaluation_and_scoring_never_play_the_same_episode():
+    Noting.seeds.clear()
+    run = a_policy(env=Noting, eval_episodes=MAX_LANES, num_envs_per_worker=24)
+    evaluator = an_evaluator(run)
+    evaluate(evaluator, run)
+    score(run, MAX_LANES, seed=0)
+    lanes = {0: 24, EVALUATION_LANES: MAX_LANES, SCORING_LANES: MAX_LANES}
+    expected = [lane_seed(0, first + lane, 0) for first, count in lanes.items() for lane in range(count)]
+    assert Noting.seeds == expected and len(set(expected)) == 24 + 2 * MAX_LANES
+    evaluator.close()
+    run.close()
 
 
 def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
@@ -141,10 +175,10 @@ def an_evaluator(run):
 
 def evaluate(evaluator, run, store=None, best_return=None):
     assert not evaluator.poll(), "it plays only when asked to"
-    evaluator.handle("evaluate", {"store": store, "best_return": best_return, "meta": {"env": "x"}})
+    evaluator.handle("evaluate", {"number": 3, "store": store, "best_return": best_return, "meta": {"env": "x"}})
     assert evaluator.poll() and not evaluator.poll()
-    kind, (evaluation, error) = run.reports[-1]
-    assert kind == "evaluation"
+    kind, (number, evaluation, error) = run.reports[-1]
+    assert (kind, number) == ("evaluation", 3)
     return evaluation, error
 
 

@@ -14,13 +14,19 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
-from penstock.engine import hangs, restarts
+from penstock.engine import hangs, launcher, local, policy_worker, restarts
+from penstock.engine.local import LocalBackend
+from penstock.engine.restarts import Restarts
+from penstock.engine.roles import RolloutRole
+from penstock.engine.rollout_worker import RolloutSpec
 from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
 from penstock.envs.failures import EnvironmentFailure
+from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
+from tests.engine.collecting import Collecting
 from tests.engine.processes import TINY, Watched
 from tests.envs.faulty import GOOD, FaultyEnv
 
@@ -107,6 +113,29 @@ def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch
         assert trainer._supervisor.backend.pids["evaluator"] != pids["evaluator"]
 
 
+@pytest.mark.parametrize("interrupted", ["supervisor", "policy worker"])
+def test_a_policy_worker_that_has_seen_a_death_answers_no_request_from_before_it(interrupted, monkeypatch):
+    # Between two words of the one, at its fence, the other has its turn.
+    monkeypatch.setattr(launcher, "take", lambda: None)
+    run = Collecting(PPO, inference="central", num_groups=1)
+    worker = RolloutRole(RolloutSpec(0, run.env, 0, 0, 1), None)
+    backend = LocalBackend(run.arena, [worker], run.report, Restarts(False))
+    run.workers[0].poll()
+    assert run.arena.asked.tolist() == [1]
+    if interrupted == "supervisor":
+        monkeypatch.setattr(local, "fence", run.policy_worker.poll)
+        backend._fence_off(worker)
+    else:
+        deaths = iter([worker])
+        monkeypatch.setattr(policy_worker, "fence", lambda: [backend._fence_off(dead) for dead in deaths])
+        run.policy_worker.poll()
+    assert run.arena.control[Control.POLICY_PASSED] == 0
+    run.policy_worker.poll()
+    assert run.arena.control[Control.POLICY_PASSED] == 1
+    assert run.arena.answered.tolist() == [0]
+    run.close()
+
+
 @pytest.mark.parametrize(
     ("victim", "story"), [("learner", "learner .* was killed by SIGKILL"), ("launcher", "the launcher .* is gone")]
 )
@@ -123,25 +152,35 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
         trainer.train(1)
 
 
-def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_checkpoint(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("env", "moment", "has_learned"),
+    [
+        ("BreaksInLaneThree", "step (lane 3, step 2000)", True),
+        ("ResetBreaksInLaneThree", "reset (lane 3, step 0)", False),
+    ],
+)
+def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_checkpoint(
+    env, moment, has_learned, tmp_path, capsys, monkeypatch
+):
     source = Path(__file__).with_name("broken_environment.py")
     monkeypatch.chdir(tmp_path)
     flags = "--num-workers 2 --num-envs-per-worker 2 --eval-interval 0 --run-dir run --checkpoint-interval 0"
-    assert main(["train", "appo", "--env", f"{source}:BreaksInLaneThree", *flags.split()]) == 1
+    assert main(["train", "appo", "--env", f"{source}:{env}", *flags.split()]) == 1
     error = capsys.readouterr().err
     for part in (
-        "error: rollout-1: environment BreaksInLaneThree failed in step (lane 3, step 2000)",
-        "broken_environment.py", "in step", "go on from the last checkpoint with: penstock resume run",
+        f"error: rollout-1: environment {env} failed in {moment}: Traceback",
+        "broken_environment.py", f"in {moment.split()[0]}", "go on from the last checkpoint with: penstock resume run",
     ):  # fmt: skip
         assert part in error
     assert error.count("ZeroDivisionError") == 1
-    assert RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0
+    assert (RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0) is has_learned
     assert "ZeroDivisionError" in Path("run", "log.txt").read_text()
 
 
 NAN = np.array([0.0, np.nan], np.float32)
 
 
+@pytest.mark.parametrize("backend", ["serial", "local"])
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
@@ -153,13 +192,14 @@ NAN = np.array([0.0, np.nan], np.float32)
     ],
     ids=["NaN observation", "NaN reward", "wrong shape", "wrong dtype", "exception"],
 )
-def test_what_breaks_the_contract_is_named_by_the_serial_backend_too(answer, problem, tmp_path):
-    settings = {**ONE_LANE, "env": FaultyEnv, "env_kwargs": {"step_answers": {20: answer}}, "backend": "serial"}
+def test_what_breaks_the_contract_is_named_by_both_backends(answer, problem, backend, tmp_path):
+    settings = {**ONE_LANE, "env": FaultyEnv, "env_kwargs": {"step_answers": {20: answer}}, "backend": backend}
     trainer = Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")})
     story = rf"(?s)rollout-0: environment FaultyEnv failed in step \(lane 0, step 20\): .*{problem}.*penstock resume"
     with pytest.raises(TrainingFailed, match=story) as failure:
         trainer.train(quiet=True)
-    assert isinstance(failure.value.__cause__, EnvironmentFailure)  # with its traceback, for a debugger
+    if backend == "serial":
+        assert isinstance(failure.value.__cause__, EnvironmentFailure)  # with its traceback, for a debugger
     assert load_checkpoint(tmp_path / "run" / "checkpoints" / "16").meta["updates"] == 1
 
 

@@ -166,8 +166,8 @@ def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
 def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_path):
     run, learner = a_run()
     report = run.learn_once(learner)
-    learner.handle("checkpoint", (str(tmp_path / "saved"), {"env": "CartPole-v1"}))
-    assert run.reports[-1] == ("saved", (tmp_path / "saved", None))
+    learner.handle("checkpoint", (7, str(tmp_path / "saved"), {"env": "CartPole-v1"}))
+    assert run.reports[-1] == ("saved", (7, None))
     checkpoint = load_checkpoint(tmp_path / "saved")
     counters = {"steps": report["steps"], "version": report["version"], "updates": report["updates"]}
     assert counters.items() <= checkpoint.meta.items() and checkpoint.meta["env"] == "CartPole-v1"
@@ -180,9 +180,9 @@ def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_pat
 def test_a_checkpoint_that_cannot_be_written_is_reported_and_nothing_else_happens(tmp_path):
     run, learner = a_run()
     (tmp_path / "mine.txt").write_text("mine")
-    learner.handle("checkpoint", (str(tmp_path), {}))
-    kind, (path, error) = run.reports[-1]
-    assert kind == "saved" and path is None and "is not replaced" in str(error)
+    learner.handle("checkpoint", (8, str(tmp_path), {}))
+    kind, (number, error) = run.reports[-1]
+    assert kind == "saved" and number == 8 and "is not replaced" in str(error)
     run.learn_once(learner)
     run.close()
 

@@ -74,6 +74,8 @@ def test_discrete_observations_are_counted_from_zero() -> None:
         (ObservationSpec((2,), "float32"), np.array([1j, 0]), "found complex128"),
         (ObservationSpec((2,), "float32"), np.array([None, 0]), "found object"),
         (ObservationSpec((2,), "float32"), np.zeros((2, 1)), r"shape \(2,\), found \(2, 1\)"),
+        (ObservationSpec((2,), "float32"), [1, [2, 3]], r"shape \(2,\), found a list that is no array"),
+        (ObservationSpec((), "int64", 3), [1, [2, 3]], r"shape \(\), found a list that is no array"),
         (ObservationSpec((2,), "float32"), np.zeros(1), r"shape \(2,\), found \(1,\)"),
         (ObservationSpec((2,), "float32"), np.array([0, np.nan]), "found NaN or infinity"),
         (ObservationSpec((2,), "float32"), np.array([0, 1e39]), "found NaN or infinity"),
@@ -93,6 +95,10 @@ def test_an_observation_that_does_not_fit_is_named_by_its_place(spec: Observatio
         with pytest.raises(BadObservationError, match=message) as caught:
             ObservationWriter(spec).write_each(np.zeros((6, *spec.shape), spec.dtype), ROWS[:2], observations)
         assert caught.value.index == place
+
+
+def test_what_is_wrong_with_an_observation_is_its_errors_text() -> None:
+    assert str(BadObservationError(3, "expected a number")) == "expected a number"
 
 
 def test_a_dtype_seen_to_fit_once_is_checked_again_where_values_decide() -> None:

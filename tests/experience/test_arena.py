@@ -60,9 +60,15 @@ def test_whoever_attaches_sees_the_same_columns_words_and_slots():
         assert (getattr(other, name) == 3).all(), name
     other.slots.claim(np.array([1]), SlotState.FREE, SlotState.WRITING, 0)
     assert creator.slots.state(1) == SlotState.WRITING
-    rung = creator.rollout_bells[0].value
-    other.ring_all()
-    assert creator.rollout_bells[0].value != rung
+
+
+def test_whoever_attaches_can_wake_every_role():
+    shape = run_shape(num_workers=2)
+    creator = ExperienceArena.create(shape)
+    bells = [creator.learner_bell, creator.policy_bell, creator.evaluator_bell, *creator.rollout_bells]
+    before = [bell.value for bell in bells]
+    ExperienceArena.attach(shape, os.dup(creator.arena.fd)).ring_all()
+    assert all(bell.value != value for bell, value in zip(bells, before, strict=True))
 
 
 @pytest.mark.timeout(60)

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,10 +87,3 @@ def test_two_processes_lay_a_run_out_alike():
 def test_the_sizes_of_groups_and_lanes_follow_from_the_workers():
     shape = run_shape(num_workers=3, num_envs_per_worker=8, num_groups=2, num_slots=24)
     assert (shape.num_lanes, shape.group_size, shape.all_groups, shape.rows_per_slot) == (24, 4, 6, 5)
-
-
-@pytest.mark.parametrize(
-    ("column", "nbytes"), [(LOGITS, 8), (Column("x", (), "bool"), 1), (Column("y", (3, 2), "int64"), 48)]
-)
-def test_a_column_knows_the_bytes_of_its_row(column, nbytes):
-    assert column.row_nbytes == nbytes

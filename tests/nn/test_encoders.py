@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
-from penstock.nn import build_encoder
+from penstock.nn import EncoderError, build_encoder
 from penstock.nn.encoders import MLP, ImageLayout, ImpalaResNet, NatureCNN
 from penstock.nn.observations import ObservationInput, encoder_input_shape
 
@@ -187,9 +187,9 @@ def test_a_function_may_say_its_output_size():
 
 
 def test_an_encoder_that_is_not_one_is_refused():
-    with pytest.raises(TypeError, match=r"instance of Linear.*give the class"):
+    with pytest.raises(EncoderError, match=r"instance of Linear.*give the class"):
         build(nn.Linear(4, 2), VECTOR)
-    with pytest.raises(TypeError, match=r"returned list; it must return a torch.nn.Module"):
+    with pytest.raises(EncoderError, match=r"returned list; it must return a torch.nn.Module"):
         build(lambda observation: [], VECTOR)
-    with pytest.raises(TypeError, match=r"\(2, 4, 84, 84\) into shape \(2, 4, 84, 3\).*\(2, F\)"):
+    with pytest.raises(EncoderError, match=r"\(2, 4, 84, 84\) into shape \(2, 4, 84, 3\).*\(2, F\)"):
         build(lambda observation: nn.Linear(84, 3), ATARI)

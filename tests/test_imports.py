@@ -1,0 +1,129 @@
+"""What a user's file defines is found again by name: from another folder, and from another process."""
+
+import functools
+import json
+import subprocess
+import sys
+
+import pytest
+
+import penstock
+from penstock.algorithms import algorithm_id, load_algorithm
+from penstock.config import ConfigError, find_object, make_config
+from penstock.engine.trainer import Trainer
+from penstock.imports import NoSuchPlaceError, load_module, place_of
+from tests.envs.counting import CountingEnv
+
+OWN_FILE = """
+import gymnasium as gym
+from torch import nn
+
+import penstock
+from penstock.algorithms.ppo import PPO
+
+
+class OwnAlgorithm(PPO):
+    pass
+
+
+class OwnEncoder(nn.Linear):
+    def __init__(self, observation):
+        super().__init__(observation.shape[0], 5)
+
+
+class OwnEnv(gym.Wrapper):
+    def __init__(self):
+        super().__init__(gym.make("CartPole-v1"))
+
+
+class Outer:
+    class Inner:
+        pass
+"""
+
+SETTINGS = {
+    "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
+    "total_steps": 64, "backend": "serial", "eval_interval": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN_FILE)
+    return path
+
+
+def test_a_place_is_the_module_and_the_name_in_it():
+    assert place_of(CountingEnv) == "tests.envs.counting:CountingEnv"
+    assert place_of(functools.reduce) == "_functools:reduce"
+
+
+def test_the_place_of_what_a_file_defines_is_the_files_absolute_path(own_file, monkeypatch):
+    monkeypatch.chdir(own_file.parent)
+    module = load_module("own.py")
+    assert place_of(module.OwnEnv) == f"{own_file}:OwnEnv"
+    assert place_of(module.Outer.Inner) == f"{own_file}:Outer.Inner"
+    assert place_of("own.py:OwnEnv") == f"{own_file}:OwnEnv"
+    assert place_of("CartPole-v1") == "CartPole-v1" and place_of("tests.envs:Env") == "tests.envs:Env"
+
+
+def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "env.py").write_text("class Env: pass")
+    classes = [load_module(f"{tmp_path}/{folder}/env.py").Env for folder in ("a", "b")]
+    assert [place_of(found) for found in classes] == [f"{tmp_path}/{folder}/env.py:Env" for folder in ("a", "b")]
+
+
+def test_what_is_not_there_is_a_config_error_that_names_the_setting(own_file):
+    for name, message in (
+        ("no_such_module:Encoder", "encoder='no_such_module:Encoder': there is no module 'no_such_module'"),
+        ("no_such.py:Encoder", "encoder='no_such.py:Encoder': there is no file 'no_such.py'"),
+        (f"{own_file}:OwnEncodr", "has no 'OwnEncodr'; did you mean 'OwnEncoder'?"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            find_object(name, "encoder")
+        assert message in str(caught.value)
+    with pytest.raises(NoSuchPlaceError):
+        load_module("no_such.py")
+
+
+def test_an_error_inside_a_file_is_raised_as_it_is(tmp_path):
+    (tmp_path / "own.py").write_text("{}['no such key']")
+    with pytest.raises(KeyError, match="no such key"):
+        find_object(f"{tmp_path}/own.py:Encoder", "encoder")
+
+
+def test_settings_name_what_a_file_defines_so_that_it_is_found_from_anywhere(own_file, monkeypatch):
+    monkeypatch.chdir(own_file.parent)
+    algorithm = load_algorithm("own.py:OwnAlgorithm")
+    given = {"env": find_object("own.py:OwnEnv", "env"), "encoder": "own.py:OwnEncoder"}
+    written = make_config(algorithm.Config, given).to_json()
+    assert (written["env"], written["encoder"]) == (f"{own_file}:OwnEnv", f"{own_file}:OwnEncoder")
+    assert algorithm_id(algorithm) == f"{own_file}:OwnAlgorithm"
+    assert load_algorithm(algorithm_id(algorithm)).__qualname__ == "OwnAlgorithm"
+
+
+@pytest.mark.timeout(90)
+def test_a_run_of_ones_own_file_is_loaded_by_a_fresh_process_elsewhere_and_goes_on(own_file, tmp_path, monkeypatch):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    algorithm = load_algorithm("own.py:OwnAlgorithm")
+    places = {"env": "own.py:OwnEnv", "encoder": "own.py:OwnEncoder"}
+    config = make_config(algorithm.Config, {**SETTINGS, **places, "run_dir": str(run)})
+    with Trainer(algorithm, config) as trainer:
+        trainer.train(quiet=True)
+    assert json.loads((run / "config.json").read_text())["algorithm"] == f"{own_file}:OwnAlgorithm"
+
+    load = (
+        f"import penstock; policy = penstock.load_policy({str(run)!r})\n"
+        "print(type(policy.algorithm).__name__, type(policy.model.encoder).__name__, policy.act([0.0] * 4) in (0, 1))"
+    )
+    answer = subprocess.run([sys.executable, "-c", load], cwd=elsewhere, capture_output=True, text=True, check=False)
+    assert answer.stdout.split() == ["OwnAlgorithm", "OwnEncoder", "True"], answer.stderr
+
+    monkeypatch.chdir(elsewhere)
+    with penstock.Trainer.resume(str(run), total_steps=128) as trainer:
+        assert trainer.train(quiet=True).steps == 128
