@@ -123,8 +123,10 @@ def test_a_policy_worker_that_has_seen_a_death_answers_no_request_from_before_it
     run.workers[0].poll()
     assert run.arena.asked.tolist() == [1]
     if interrupted == "supervisor":
-        monkeypatch.setattr(local, "fence", run.policy_worker.poll)
+        found = []
+        monkeypatch.setattr(local, "fence", lambda: found.append(run.policy_worker.poll()))
         backend._fence_off(worker)
+        assert found == [False]
     else:
         deaths = iter([worker])
         monkeypatch.setattr(policy_worker, "fence", lambda: [backend._fence_off(dead) for dead in deaths])
@@ -287,6 +289,6 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkp
             trainer.save(str(tmp_path / "elsewhere"))
         last = trainer.train(64, quiet=True)
         assert last.steps > after.steps > good.steps
-    assert "warning: no checkpoint could be written, training goes on" in (run_dir / "log.txt").read_text()
+    assert "warning: no checkpoint could be written: " in (run_dir / "log.txt").read_text()
     assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
     assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
