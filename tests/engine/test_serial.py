@@ -113,7 +113,8 @@ def test_new_weights_fence_off_the_experience_of_the_old_ones():
         masked = trainer.status.masked_steps
         trainer.set_parameters(trainer.get_parameters())
         trainer.train(1, quiet=True)
-        assert trainer.status.policy_lag_max == 0 and trainer.status.masked_steps == masked
+        assert trainer.status.policy_lag_max == 0, "nothing old is learned from"
+        assert trainer.status.masked_steps == masked + 16, "and the two full segments fenced off are counted"
 
 
 def test_metrics_of_the_environment_reach_the_status():
