@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine import describe
+from penstock.bench.machine import describe
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import psutil
-from machine import describe
 
 import penstock
+from penstock.bench.machine import describe
 
 
 def first_step() -> float:

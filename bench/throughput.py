@@ -11,9 +11,8 @@ import argparse
 import statistics
 import time
 
-from machine import describe
-
 import penstock
+from penstock.bench.machine import describe
 
 SETTINGS = {
     "env": "CartPole-v1",

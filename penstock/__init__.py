@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock import replay
     from penstock.algorithms.segment import SegmentAlgorithm
     from penstock.config import SegmentConfig
     from penstock.engine.faces import APPO, PPO
@@ -25,6 +26,7 @@ __all__ = [
     "Trainer",
     "load_policy",
     "make_env",
+    "replay",
 ]
 
 _HOMES = {
@@ -40,6 +42,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "replay":
+        return importlib.import_module("penstock.replay")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | doctor``.
+"""The command line: ``penstock train | eval | resume | doctor | bench``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -22,7 +22,8 @@ DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 _HELP = ("-h", "--help")
 
 _EXIT_CODES = (
-    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, 130 interrupted"
+    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, "
+    "or a mark of a bench missed, 130 interrupted"
 )
 
 
@@ -141,11 +142,35 @@ def doctor(args: list[str]) -> int:
     return report(run_checks())
 
 
+def bench(args: list[str]) -> int:
+    """Measure what this machine does with Penstock, beside its peers."""
+    from penstock.bench import BENCHES, BenchError, BenchUsageError
+
+    if not args or args[0] in _HELP:
+        print(_bench_usage(BENCHES))
+        return DONE if args else WRONG_USAGE
+    name, *rest = args
+    if name not in BENCHES:
+        return _wrong(f"unknown bench {name!r}{closest(name, list(BENCHES))} (legal: {', '.join(BENCHES)})")
+    from penstock.flags import BenchReplayFlags, parse_flags
+
+    flags = parse_flags(BenchReplayFlags, rest, prog=f"penstock bench {name}")
+    from penstock.bench import replay
+
+    try:
+        return DONE if replay.run(flags) else NOT_REACHED
+    except (BenchUsageError, MemoryError) as error:
+        return _wrong(str(error))
+    except BenchError as error:
+        return _failed(str(error))
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
     "resume": resume,
     "doctor": doctor,
+    "bench": bench,
 }
 
 
@@ -250,6 +275,17 @@ def _train_usage(algorithms: dict[str, str]) -> str:
 {lines}
 
 penstock train ALGORITHM --help lists its flags; every setting is one.
+
+{_EXIT_CODES}"""
+
+
+def _bench_usage(benches: dict[str, str]) -> str:
+    lines = "\n".join(f"  {name:<9}{_first_line(target)}" for name, target in benches.items())
+    return f"""usage: penstock bench BENCH [flags]
+
+{lines}
+
+penstock bench BENCH --help lists its flags.
 
 {_EXIT_CODES}"""
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <system_error>
 #include <unistd.h>
@@ -25,14 +26,28 @@ class Arena {
     const int fd = memfd_create("penstock-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) fail(errno, "memfd_create");
     Arena arena(fd);  // owns the descriptor from here on
-    int error = 0;
-    do {
-      error = posix_fallocate(fd, 0, static_cast<off_t>(nbytes));
-    } while (error == EINTR);
-    if (error != 0) {
-      fail(error == ENOMEM ? ENOSPC : error, "reserving " + std::to_string(nbytes) + " bytes for an arena");
-    }
+    if (ftruncate(fd, static_cast<off_t>(nbytes)) != 0) fail(errno, "sizing an arena");
+    arena.map(nbytes);
+    arena.populate_huge();
+    arena.reserve();
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) fail(errno, "sealing an arena");
+    return arena;
+  }
+
+  // The same in a file without a name: its bytes lie on the disk of `directory`, and in memory as long as there is room.
+  static Arena create_on_disk(const std::string& directory, size_t nbytes) {
+    if (nbytes == 0) throw std::invalid_argument("an arena needs at least 1 byte, found nbytes=0");
+    const int fd = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) fail(errno, "making an anonymous file in " + directory);
+    Arena arena(fd);
+    struct statvfs disk {};
+    // Reserving more than there is would first take all that there is from everybody else.
+    if (fstatvfs(fd, &disk) == 0 && nbytes / disk.f_frsize >= disk.f_bavail) {
+      fail(ENOSPC, "reserving " + std::to_string(nbytes) + " bytes on the disk of " + directory + ", which has " +
+                       std::to_string(uint64_t{disk.f_bavail} * disk.f_frsize) + " left");
+    }
+    arena.nbytes_ = nbytes;
+    arena.reserve();
     arena.map(nbytes);
     return arena;
   }
@@ -79,6 +94,22 @@ class Arena {
     nbytes_ = nbytes;
   }
 
+  // Pages of 2 MiB spare most of the address translations of random access. The kernel makes them only when the memory
+  // is touched through a mapping that asked for them; where it cannot, reserve() takes small ones.
+  void populate_huge() {
+    if (madvise(base_, nbytes_, MADV_HUGEPAGE) == 0) madvise(base_, nbytes_, kPopulateWrite);
+  }
+
+  void reserve() {
+    int error = 0;
+    do {
+      error = posix_fallocate(fd_, 0, static_cast<off_t>(nbytes_));
+    } while (error == EINTR);
+    if (error != 0) {
+      fail(error == ENOMEM ? ENOSPC : error, "reserving " + std::to_string(nbytes_) + " bytes for an arena");
+    }
+  }
+
   static uint64_t memory_of_this_machine() {
     struct sysinfo info {};
     sysinfo(&info);
@@ -88,6 +119,8 @@ class Arena {
   [[noreturn]] static void fail(int error, const std::string& doing) {
     throw std::system_error(error, std::generic_category(), doing);
   }
+
+  static constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, of Linux 5.14; older C libraries do not name it
 
   int fd_ = -1;
   std::byte* base_ = nullptr;

@@ -68,6 +68,16 @@ Raises
 OSError
     With errno ENOSPC if there is no room. Call ``require_memory`` first: on most machines too large a
     reservation is not refused but answered by the kernel's OOM killer.)")
+      .def_static("create_on_disk", &Arena::create_on_disk, nb::arg("directory"), nb::arg("nbytes"),
+                  nb::call_guard<nb::gil_scoped_release>(),
+                  R"(Reserve a new arena, all zero, in a file without a name on the disk of ``directory``.
+
+The kernel keeps in memory what it has room for. The file is gone with the last process that holds it.
+
+Raises
+------
+OSError
+    With errno ENOSPC if the disk has no room; EOPNOTSUPP if its file system knows no anonymous files (``O_TMPFILE``).)")
       .def_static("attach", &Arena::attach, nb::arg("fd"), R"(Map the arena behind an inherited or received descriptor.
 
 Takes ownership of ``fd``: it is closed together with the arena, so pass ``os.dup(fd)`` to keep your own.

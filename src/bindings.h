@@ -13,6 +13,9 @@ void bind_arena(nb::module_& module);
 void bind_signals(nb::module_& module);
 void bind_state(nb::module_& module);
 void bind_rows(nb::module_& module);
+void bind_replay(nb::module_& module);
+void bind_sum_tree(nb::module_& module);
+void bind_rate_limiter(nb::module_& module);
 
 // Copies up to this size keep the GIL: they take about a microsecond, and giving it up and taking it back costs a
 // tenth of that alone, but up to a switch interval (5 ms) when another thread wants it.

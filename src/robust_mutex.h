@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-// The data it guards must be consistent at every instant, because the holder may be killed at any:
-// prepare first, then commit with a single store.
+// The data it guards must be consistent at every instant, because the holder may be killed at any: prepare first, then
+// commit with a single store. Or whoever locks after a death must put it right.
 class RobustMutex {
  public:
   void initialise() {
@@ -24,7 +24,8 @@ class RobustMutex {
     if (error != 0) throw std::system_error(error, std::generic_category(), "pthread_mutex_init");
   }
 
-  void lock() {
+  // Whether the last holder died with it.
+  bool lock() {
     int error = pthread_mutex_trylock(&mutex_);
     while (error == EBUSY || error == ETIMEDOUT) {
       // Timed, so that a wake-up that died with the process it was meant for is not waited for.
@@ -32,8 +33,10 @@ class RobustMutex {
       const timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
       error = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until);
     }
-    if (error == EOWNERDEAD) error = pthread_mutex_consistent(&mutex_);
+    const bool orphaned = error == EOWNERDEAD;
+    if (orphaned) error = pthread_mutex_consistent(&mutex_);
     if (error != 0) throw std::system_error(error, std::generic_category(), "locking a shared mutex");
+    return orphaned;
   }
 
   void unlock() { pthread_mutex_unlock(&mutex_); }

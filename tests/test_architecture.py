@@ -16,6 +16,7 @@ MAY_USE = {
     "config": {"imports"},
     "runs": set(),
     "ipc": {"_native"},
+    "replay": {"_native", "ipc"},
     "nn": set(),
     "envs": {"imports", "ipc"},
     "experience": {"envs", "ipc"},
@@ -23,7 +24,8 @@ MAY_USE = {
     "engine": {"config", "runs", "ipc", "nn", "envs", "experience", "algorithms"},
     "flags": {"config"},
     "doctor": {"ipc"},
-    "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor"},
+    "bench": {"ipc"},
+    "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},
     "__init__": {"config", "envs", "algorithms", "engine"},
 }
 
@@ -90,7 +92,10 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
         ("penstock.config", {"torch", "gymnasium", "numpy"}),
         ("penstock.algorithms", {"torch", "gymnasium", "numpy"}),
         ("penstock.ipc", {"torch", "gymnasium"}),
+        ("penstock.replay", {"torch", "gymnasium"}),
+        ("penstock.replay.cpprb", {"torch", "gymnasium"}),
         ("penstock.runs", {"torch", "gymnasium"}),
+        ("penstock.bench.replay", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),
         ("penstock.experience", {"torch", "gymnasium"}),
         ("penstock.engine.rollout_worker", {"torch"}),

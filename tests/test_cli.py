@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
+from penstock.bench import BenchError
 from penstock.cli import main
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
@@ -107,8 +108,12 @@ def python(*args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "args", ["--help", "--version", "train --help", "eval --help", "resume --help", "doctor --help"]
-)
+    "args",
+    [
+        "--help", "--version", "train --help", "eval --help", "resume --help", "doctor --help", "bench --help",
+        "bench replay --help",
+    ],
+)  # fmt: skip
 def test_help_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
@@ -121,7 +126,7 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(word in out for word in ("train", "eval", "resume", "doctor", "130 interrupted"))
+    assert all(word in out for word in ("train", "eval", "resume", "doctor", "bench", "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out
     assert engine.prepared == 0
@@ -147,6 +152,9 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["eval", "nowhere", "--episodes", "0"], "--episodes 0 is not legal"),
         (["resume", "."], "not a run"),
         (["eval"], "RUN"),
+        (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: replay)"),
+        (["bench", "replay", "--round", "3"], "--rounds"),
+        (["bench", "replay", "--rounds", "0"], "--rounds 0 is not legal"),
     ],
 )
 def test_wrong_usage_exits_with_two_and_says_what_is_wrong(args, message, capsys):
@@ -158,7 +166,7 @@ def test_wrong_usage_exits_with_two_and_says_what_is_wrong(args, message, capsys
     assert engine.made == []
 
 
-@pytest.mark.parametrize("args", [[], ["train"]])
+@pytest.mark.parametrize("args", [[], ["train"], ["bench"]])
 def test_nothing_said_is_answered_with_the_usage(args, capsys):
     assert main(args) == 2
     assert "usage: penstock" in capsys.readouterr().out
@@ -283,3 +291,33 @@ def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeyp
     monkeypatch.setattr(sys.modules["penstock.engine.evaluation"], "evaluate_run", fail)
     assert main(["eval", "my-run"]) == 1
     assert "ValueError: oops" in capsys.readouterr().err
+
+
+def test_help_of_bench_lists_the_benches(capsys):
+    assert main(["bench", "--help"]) == 0
+    assert "replay   The replay library beside cpprb" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "message"),
+    [
+        (True, 0, ""),
+        (False, 3, ""),
+        (BenchError("cpprb, 'open': check failed"), 1, "error: cpprb, 'open': check failed\n"),
+        (MemoryError("4.0 GiB needed"), 2, "error: 4.0 GiB needed\n"),
+    ],
+)
+def test_the_exit_code_of_bench_tells_whether_the_marks_hold(outcome, code, message, monkeypatch, capsys):
+    asked = []
+
+    def run(flags):
+        asked.append(flags)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("penstock.bench.replay.run", run)
+    assert main(["bench", "replay", "--quick", "--capacities", "1e4", "1e5", "--cpprb", "x/python"]) == code
+    assert capsys.readouterr().err == message
+    (flags,) = asked
+    assert (flags.quick, flags.capacities, flags.cpprb) == (True, (1e4, 1e5), Path("x/python"))

@@ -1,0 +1,445 @@
+"""The replay buffer: rows that many processes write and read at once."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock._native import ReplayCore
+from penstock.ipc import Arena, require_memory
+from penstock.replay.errors import NotReady
+from penstock.replay.files import load_buffer, save_buffer
+from penstock.replay.limiter import RateLimiter
+from penstock.replay.plan import Plan, describe, make_plan
+from penstock.replay.reverse import ReverseCursor
+from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform
+from penstock.replay.sharing import ArenaHandle, arena_handle, attach
+from penstock.replay.writer import Writer
+
+Batch = dict[str, NDArray[Any]]
+
+_MOST_THREADS = 4  # more add little: memory is as fast as it is
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What happened in a buffer since it was made, by all its processes.
+
+    Attributes
+    ----------
+    rows_written : int
+        Rows ever committed.
+    rows_skipped : int
+        Rows given up because other writers were in every row that was tried.
+    rows_redrawn : int
+        Sampled rows that were overwritten while they were read, and drawn again.
+    updates_late : int
+        Priority updates for rows that were overwritten, and dropped.
+    frames_stored : int
+        Frames written to the stores of stacked and shared fields.
+    """
+
+    rows_written: int
+    rows_skipped: int
+    rows_redrawn: int
+    updates_late: int
+    frames_stored: int
+
+
+class ReplayBuffer:
+    """Rows of experience, written and sampled by any number of threads and processes at once.
+
+    No writer ever waits for another or for a reader, and a process that is killed holds up nobody: its unfinished row
+    is never seen. Give the buffer itself to other processes, as an argument: it is pickled as a handle of its memory,
+    which has no name and is gone with the last process that holds it.
+
+    Parameters
+    ----------
+    capacity : int
+        Rows kept; the oldest is overwritten.
+    fields : mapping of str to Field
+        The values of every step.
+    sampler : Uniform, Prioritized, Reverse or Reservoir
+        How rows are drawn (and, with ``Reservoir``, which ones are kept).
+    n_step : NStep or None
+        Make rows of several steps' reward.
+    sequences : Sequences or None
+        Make rows of several steps each.
+    rate_limiter : RateLimiter or None
+        Holds back whoever is ahead, writers or readers.
+    frame_capacity : int or None
+        Frames kept for each stacked or shared field. By default one for each step of all rows and an eighth more, which
+        is enough for episodes of at least 8 steps (with ``sequences``: several times their length); where episodes are
+        shorter, the oldest rows lose their frames early, and are drawn no more.
+    disk : str, Path or None
+        A directory on whose disk the rows lie, in a file without a name. Words and priorities stay in memory.
+    num_threads : int or None
+        Threads that gather a batch of 512 KiB or more; None: as many as this process has cores, up to 4.
+    seed : int or None
+        Of sampling. Other processes draw from streams of their own.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a setting is not legal.
+    MemoryError
+        If the machine or container has too little memory, with the arithmetic shown.
+    OSError
+        With errno ENOSPC if ``disk`` is full.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        *,
+        sampler: Sampler | None = None,
+        n_step: NStep | None = None,
+        sequences: Sequences | None = None,
+        rate_limiter: RateLimiter | None = None,
+        frame_capacity: int | None = None,
+        disk: str | Path | None = None,
+        num_threads: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        sampler = Uniform() if sampler is None else sampler
+        plan = make_plan(
+            capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity
+        )
+        self._create(plan, describe(plan, fields, sampler, n_step, sequences), sampler, disk, num_threads, seed)
+        self.rate_limiter = rate_limiter
+
+    def _create(
+        self,
+        plan: Plan,
+        description: dict[str, Any],
+        sampler: Sampler,
+        disk: str | Path | None,
+        num_threads: int | None,
+        seed: int | None,
+    ) -> None:
+        if num_threads is None:
+            num_threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+        if num_threads < 1:
+            raise ValueError(f"num_threads={num_threads} is not legal: give 1 or more")
+        control_nbytes, data_nbytes = ReplayCore.sizes(plan)
+        what = f"a replay buffer of {plan.capacity:,} rows"
+        require_memory(control_nbytes + (0 if disk is not None else data_nbytes), what)
+        control = Arena.create(control_nbytes)
+        data = Arena.create(data_nbytes) if disk is None else Arena.create_on_disk(os.fspath(disk), data_nbytes)
+        self._open(plan, description, sampler, control, data, True, num_threads, seed)
+
+    def _open(
+        self,
+        plan: Plan,
+        description: dict[str, Any],
+        sampler: Sampler,
+        control: Arena,
+        data: Arena,
+        is_new: bool,
+        num_threads: int,
+        seed: int | None,
+    ) -> None:
+        self._plan = plan
+        self._description = description
+        self._sampler = sampler
+        self._arenas = (control, data)
+        self._num_threads = num_threads
+        self._core = ReplayCore(
+            control, data, plan, is_new, num_threads, secrets.randbits(64) if seed is None else seed % 2**64
+        )
+        self._beta = sampler.beta if isinstance(sampler, Prioritized) else 0.0
+        self._reverse = ReverseCursor(self._core, sampler.stride) if isinstance(sampler, Reverse) else None
+        self._own_writer: Writer | None = None
+
+    # ---- writing
+
+    def writer(self, lanes: int = 1, timeout: float | None = None) -> Writer:
+        """A writer of several lanes that step together.
+
+        Parameters
+        ----------
+        lanes : int
+        timeout : float or None
+            Seconds that ``add`` waits for the rate limiter at most; None: for ever.
+        """
+        return Writer(self._core, self._plan, self.rate_limiter, lanes, timeout)
+
+    def add(self, **steps: Any) -> int | None:
+        """Write a step, or ``[k, ...]`` successive steps of one lane: see ``Writer.add``."""
+        return self._default_writer().add(**steps)
+
+    def end_episode(self) -> int | None:
+        """Cut the episode that ``add`` writes after its last step: see ``Writer.end_episode``."""
+        return self._default_writer().end_episode()
+
+    def _default_writer(self) -> Writer:
+        if self._own_writer is None:
+            self._own_writer = self.writer()
+        return self._own_writer
+
+    # ---- reading
+
+    def sample(
+        self, batch_size: int, *, beta: float | None = None, out: Batch | None = None, timeout: float | None = 0.0
+    ) -> Batch:
+        """Draw rows at random, with replacement.
+
+        Parameters
+        ----------
+        batch_size : int
+        beta : float or None
+            Exponent of the importance weights; None: the sampler's.
+        out : dict or None
+            Arrays to be filled and returned, as made by ``allocate(batch_size)``; None: new ones, the caller's own.
+        timeout : float or None
+            Seconds to wait while the buffer is empty or the rate limiter holds readers back: 0 not at all, None for
+            ever.
+
+        Returns
+        -------
+        dict of ndarray
+            Every field, ``[batch_size, *shape]`` (``[batch_size, length, *shape]`` with sequences), and ``ids`` int64
+            ``[batch_size]``, to be given to ``update_priorities``; with ``Prioritized`` ``weights`` float32
+            ``[batch_size]``; with ``n_step`` ``discount`` float32 ``[batch_size]``; with ``sequences`` ``mask`` bool
+            ``[batch_size, length]``.
+
+        Raises
+        ------
+        NotReady
+            If there was nothing to sample within the timeout.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} is not legal: give 1 or more")
+        if self.rate_limiter is not None:
+            self.rate_limiter.sample(batch_size, timeout)
+        found = self._draw(batch_size, beta, out)
+        if found is None:
+            found = self._draw_later(batch_size, beta, out, timeout)
+        return found
+
+    def _draw(self, batch_size: int, beta: float | None, out: Batch | None) -> Batch | None:
+        if self._reverse is not None:
+            return self._reverse.sample(batch_size, out)
+        return self._core.sample(batch_size, self._beta if beta is None else beta, out)
+
+    def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, timeout: float | None) -> Batch:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if not self._core.await_rows(left) or (left is not None and left <= 0):
+                raise NotReady(self._nothing_to_sample())
+            found = self._draw(batch_size, beta, out)
+            if found is not None:
+                return found
+            time.sleep(0.001)  # rows are there, but all of priority 0 or in the hands of writers
+
+    def _nothing_to_sample(self) -> str:
+        if len(self) == 0:
+            return "the buffer is empty: add rows first, or give sample(timeout=seconds) to wait for another process"
+        reason = "their priorities are all 0" if self._core.prioritized else "their frames have been overwritten"
+        return f"none of the {len(self):,} rows can be sampled: {reason}"
+
+    def allocate(self, batch_size: int) -> Batch:
+        """Arrays for ``sample(batch_size, out=...)``, uninitialised.
+
+        For pinned memory replace them by NumPy views of pinned tensors of the same shapes.
+        """
+        return self._core.allocate(batch_size)
+
+    def get(self, ids: ArrayLike) -> Batch:
+        """The rows with these ids.
+
+        Raises
+        ------
+        KeyError
+            If one of them has been overwritten.
+        TypeError
+            For a ``Reservoir``, which does not know where a row went.
+        """
+        if self._plan.reservoir:
+            raise TypeError("get() needs rows that lie in order, but this buffer is a reservoir")
+        numbers = np.ascontiguousarray(ids, np.int64)
+        batch, unread = self._core.gather(numbers % self.capacity, numbers)
+        if len(unread):
+            raise KeyError(f"row {numbers[unread[0]]} is not in the buffer (any more): {len(unread)} of {len(numbers)}")
+        return batch
+
+    def sample_uniform(self, batch_size: int) -> Batch:
+        """Draw rows with equal probability, whatever the sampler; as ``sample``, without weights.
+
+        Raises
+        ------
+        NotReady
+            If the buffer is empty.
+        """
+        found = self._core.sample_uniform(batch_size)
+        if found is None:
+            raise NotReady(self._nothing_to_sample())
+        return found
+
+    def get_all(self) -> Batch:
+        """All rows, oldest first, with their ``ids``."""
+        rows, ids, _ = self._core.live()
+        return self._rows(rows, ids)
+
+    def episodes(self) -> Iterator[Batch]:
+        """The rows of each episode, in order; the episode that was written to first comes first.
+
+        The first one may have lost its beginning, and the last ones may still be going on.
+        """
+        rows, ids, episodes = self._core.live()
+        _, first, which = np.unique(episodes, return_index=True, return_inverse=True)
+        order = np.argsort(first[which], kind="stable")
+        bounds = np.flatnonzero(np.diff(which[order])) + 1
+        for part in np.split(order, bounds) if len(order) else []:
+            batch = self._rows(rows[part], ids[part])
+            if len(batch["ids"]):
+                yield batch
+
+    def _rows(self, rows: NDArray[np.int64], ids: NDArray[np.int64]) -> Batch:
+        """These rows, less those overwritten meanwhile."""
+        batch, unread = self._core.gather(rows, ids)
+        return {name: np.delete(array, unread, axis=0) for name, array in batch.items()} if len(unread) else batch
+
+    # ---- priorities
+
+    def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
+        """Set the priorities of rows, by the ids that came with them.
+
+        Parameters
+        ----------
+        ids : int64 [n]
+        priorities : float [n]
+            Such as absolute TD errors; ``alpha`` and ``eps`` are applied here.
+
+        Returns
+        -------
+        int
+            How many were dropped because their row has been overwritten.
+
+        Raises
+        ------
+        ValueError
+            If a priority is NaN, infinite or negative; nothing is updated.
+        TypeError
+            If the buffer is not prioritized.
+        """
+        self._require_priorities()
+        return self._core.update(ids, priorities)
+
+    @property
+    def max_priority(self) -> float:
+        """The largest priority given so far, which new rows get by default; 1.0 at first."""
+        self._require_priorities()
+        return self._core.largest_priority
+
+    def _require_priorities(self) -> None:
+        if not self._core.prioritized:
+            raise TypeError("this buffer has no priorities: make it with sampler=Prioritized()")
+
+    # ---- the whole buffer
+
+    def __len__(self) -> int:
+        """Rows that can be sampled."""
+        return self._core.size
+
+    @property
+    def capacity(self) -> int:
+        """Rows kept."""
+        return self._plan.capacity
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(field.name for field in self._plan.fields)
+
+    @property
+    def num_added(self) -> int:
+        """Rows ever written."""
+        return self.stats().rows_written
+
+    def stats(self) -> Stats:
+        """What happened since the buffer was made."""
+        return Stats(**self._core.counts())
+
+    def clear(self) -> None:
+        """Forget all rows and priorities, what writers have not finished, and the rate limiter's counts."""
+        self._core.clear()
+        if self.rate_limiter is not None:
+            self.rate_limiter.reset()
+
+    def save(self, path: str | Path) -> None:
+        """Write rows, priorities, counters and the generator's state to a directory, while others go on.
+
+        Only what changed since the last save to the same directory is written. An interrupted save leaves that one.
+
+        Raises
+        ------
+        OSError
+            If the disk is full or cannot be written.
+        """
+        limiter = self.rate_limiter
+        extras = {
+            "reverse": self._reverse.next if self._reverse else None,
+            "rate_limiter": {**_settings(limiter), **limiter.state()} if limiter else None,
+        }
+        save_buffer(self._core, self._description, Path(path), extras)
+
+    def load(self, path: str | Path) -> None:
+        """Replace everything in the buffer by what ``save`` wrote; nobody else may use it meanwhile.
+
+        A rate limiter with the settings of the saved one goes on with its counts, another starts again.
+
+        Raises
+        ------
+        ReplayFileError
+            If a file is damaged or missing, or of a buffer with other settings; the buffer is left as it was.
+        """
+        extras = load_buffer(self._core, self._description, Path(path))
+        if self._reverse is not None and extras.get("reverse") is not None:
+            self._reverse.next = extras["reverse"]
+        if self.rate_limiter is not None:
+            saved = extras.get("rate_limiter") or {}
+            if _settings(self.rate_limiter).items() <= saved.items():
+                self.rate_limiter.restore(saved)
+            else:
+                self.rate_limiter.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "plan": self._plan,
+            "description": self._description,
+            "sampler": self._sampler,
+            "arenas": tuple(arena_handle(arena) for arena in self._arenas),
+            "num_threads": self._num_threads,
+            "rate_limiter": self.rate_limiter,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        handles: tuple[ArenaHandle, ArenaHandle] = state["arenas"]
+        control, data = (attach(handle) for handle in handles)
+        self._open(
+            state["plan"], state["description"], state["sampler"], control, data, False, state["num_threads"], None
+        )
+        self.rate_limiter = state["rate_limiter"]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows, {', '.join(self.fields)})"
+
+
+
+def _settings(limiter: RateLimiter) -> dict[str, float]:
+    return {
+        "samples_per_insert": limiter.samples_per_insert,
+        "min_size": limiter.min_size,
+        "tolerance": limiter.tolerance,
+    }

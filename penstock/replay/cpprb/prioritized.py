@@ -1,0 +1,137 @@
+"""cpprb's buffers with priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from penstock.replay import NotReady, Prioritized
+from penstock.replay.cpprb.buffers import EMPTY, Batch, EnvDict, ReplayBuffer, with_column
+
+
+class WithPriorities(ReplayBuffer):
+    """What prioritized buffers add: priorities with rows, weights and indexes with batches, updates by index."""
+
+    _alpha: float
+    _eps: float
+    _ignores_overwritten: bool
+    _sampled_at = 0  # ids given out when the last batch was drawn
+
+    def add(self, *, priorities: ArrayLike | None = None, **steps: Any) -> int | None:
+        """Add one step or several successive ones.
+
+        Parameters
+        ----------
+        priorities : array of k, optional
+            By default the largest priority given so far, which starts at 1.0. An n-step row has its first step's.
+        **steps
+            As for a uniform buffer.
+
+        Returns
+        -------
+        int or None
+            The index of the first row stored, or None if there is none yet.
+        """
+        steps["priorities"] = priorities
+        row = self._writer.add(steps)
+        return row if row is None else row % self._size
+
+    def sample(self, batch_size: int, beta: float = 0.4) -> Batch:
+        """Draw rows in proportion to ``(priority + eps) ** alpha``.
+
+        Parameters
+        ----------
+        batch_size : int
+        beta : float
+            Exponent of the importance weights: 0 none, 1 full correction.
+
+        Returns
+        -------
+        dict of array
+            Every field, ``"weights"`` (float32, ``[B]``, divided by the largest weight of any row of the buffer) and
+            ``"indexes"`` (uint64, ``[B]``).
+
+        Raises
+        ------
+        NotReady
+            If the buffer is empty.
+        """
+        # Before the draw: a row that comes in between counts as overwritten, which costs it one update at most.
+        self._sampled_at = self._core.num_claimed
+        batch = self._core.sample(batch_size, beta, None, True)
+        if batch is None:
+            raise NotReady(EMPTY)
+        return with_column(batch) if self._is_nstep else batch
+
+    def update_priorities(self, indexes: ArrayLike, priorities: ArrayLike) -> None:
+        """Set the priorities of rows.
+
+        Of buffers with ``check_for_update``, and of multi-process ones, rows written since this process's last
+        ``sample()`` keep the priority that they came with.
+
+        Raises
+        ------
+        TypeError
+            If an argument is None.
+        IndexError
+            If an index is outside of the buffer.
+        ValueError
+            If the lengths differ, or a priority is NaN, infinite or negative.
+        """
+        if indexes is None or priorities is None:
+            raise TypeError("indexes and priorities must be arrays, found None")
+        rows, values = np.reshape(indexes, -1), np.reshape(priorities, -1)
+        if self._ignores_overwritten:
+            self._core.update_positions(rows, values, self._sampled_at)
+        else:
+            self._core.update_positions(rows, values)
+
+    def get_max_priority(self) -> float:
+        """The largest priority given so far, 1.0 at least."""
+        return float(self._storage.max_priority)
+
+    def clear(self) -> None:
+        """Forget all rows and priorities."""
+        super().clear()
+        self._sampled_at = self._core.num_claimed
+
+    def _sampler(self) -> Prioritized:
+        return Prioritized(alpha=self._alpha, eps=self._eps, normalize="buffer")
+
+
+class PrioritizedReplayBuffer(WithPriorities):
+    """Prioritized experience replay (Schaul et al. 2016, arXiv:1511.05952), proportional variant.
+
+    Parameters
+    ----------
+    size, env_dict, **options
+        As of ``ReplayBuffer``.
+    alpha : float
+        Exponent of the priorities.
+    eps : float
+        Added to every priority, so that no row is out of reach.
+    check_for_update : bool
+        Whether ``update_priorities`` passes over rows that were overwritten since the last ``sample()``.
+    """
+
+    def __init__(
+        self,
+        size: float,
+        env_dict: EnvDict | None = None,
+        *,
+        alpha: float = 0.6,
+        eps: float = 1e-4,
+        check_for_update: bool = False,
+        **options: Any,
+    ) -> None:
+        self._alpha, self._eps, self._ignores_overwritten = float(alpha), float(eps), check_for_update
+        super().__init__(size, env_dict, **options)
+
+
+def create_buffer(
+    size: float, env_dict: EnvDict | None = None, *, prioritized: bool = False, **options: Any
+) -> ReplayBuffer | PrioritizedReplayBuffer:
+    """Make a prioritized buffer or a uniform one, with the options of its class."""
+    return (PrioritizedReplayBuffer if prioritized else ReplayBuffer)(size, env_dict, **options)

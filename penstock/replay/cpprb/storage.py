@@ -1,0 +1,107 @@
+"""The buffer underneath: Penstock's, taking what cpprb took."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock._native import ReplayCore, ReplayWriter
+from penstock.replay import Field, NStep, ReplayBuffer
+from penstock.replay.buffer import Batch
+from penstock.replay.conversion import convert
+from penstock.replay.plan import FieldPlan, describe, make_plan
+from penstock.replay.settings import Sampler
+
+DONE = "done"  # the field that ends an episode of n-step rows
+_FIRST, _LAST = 0, 2  # Taken in schema.h
+
+
+class Storage(ReplayBuffer):
+    """Takes values of any dtype and any shape of the right size, and passes over names that it does not know.
+
+    Parameters
+    ----------
+    capacity : int
+    fields : mapping of str to Field
+    sampler : Sampler
+    n_step : NStep or None
+    moved : collection of str
+        Fields that n-step rows take from their last step.
+    disk : str or None
+    seed : int
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        *,
+        sampler: Sampler,
+        n_step: NStep | None,
+        moved: Collection[str],
+        disk: str | None,
+        seed: int,
+    ) -> None:
+        plan = make_plan(
+            capacity,
+            fields,
+            sampler=sampler,
+            n_step=n_step,
+            sequences=None,
+            terminated=DONE if n_step is not None else "",
+            truncated="",
+            lenient=True,
+        )
+        planned = tuple(replace(field, taken=_LAST) if field.name in moved else field for field in plan.fields)
+        description = describe(plan, fields, sampler, n_step, None)
+        self._create(replace(plan, fields=planned), description, sampler, disk, None, seed)
+        self.rate_limiter = None
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of one row's value of each field."""
+        return {field.name: field.shape for field in self._plan.fields}
+
+    @property
+    def dtypes(self) -> dict[str, np.dtype[Any]]:
+        """Of each field."""
+        return {field.name: field.dtype for field in self._plan.fields}
+
+    @property
+    def is_nstep(self) -> bool:
+        """Whether rows are of several steps, and so have a discount."""
+        return self._plan.n_step > 0
+
+    def writer_of_steps(self) -> ReplayWriter:
+        """What turns steps into rows."""
+        return self._default_writer()._native
+
+    def add_rows(self, rows: Batch) -> None:
+        """Write finished rows, as ``get_all`` gives them."""
+        if not self.is_nstep:
+            self.add(**rows)
+            return
+        # The same memory, seen as rows of one step whose discount is a field like the others.
+        discount = FieldPlan(
+            name="discount",
+            dtype=np.dtype(np.float32),
+            shape=(1,),
+            batch_shape=(1,),
+            step_nbytes=4,
+            stored_nbytes=4,
+            offset=self._plan.discount_offset,
+            taken=_FIRST,
+            letter="f",
+            once=False,
+            frame_store=-1,
+            outer=1,
+            depth=1,
+            inner=4,
+        )
+        plan = replace(self._plan, fields=(*self._plan.fields, discount), n_step=0, terminated="")
+        core = ReplayCore(*self._arenas, plan, False, 1, 0)
+        ReplayWriter(core, 1, secrets.randbits(64), convert).add(rows)

@@ -1,0 +1,373 @@
+"""A replay buffer in a directory: saved in blocks of rows, wholly or not at all; checked before a row is loaded.
+
+The manifest names all other files, with the size and the CRC-32 of each. A file of rows holds the ids of rows
+`begin` to `end` (int64, -1: nothing there) and then the records of those that are there; the file of priorities holds
+the ids of all rows (int64) and then their leaves of the sum tree (float64). All numbers are little-endian.
+
+A save writes files under new names, replaces the manifest in one instant, and then removes the files that no manifest
+names: whatever interrupts it, the manifest that is there names whole files. Files of other names are left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.replay.manifest import (
+    ADVICE,
+    MANIFEST,
+    OWN_NAME,
+    Block,
+    File,
+    Manifest,
+    Priorities,
+    ReplayFileError,
+    Store,
+    as_json,
+    check_fits,
+    manifest_bytes,
+    read_manifest,
+)
+
+__all__ = ["Core", "ReplayFileError", "load_buffer", "save_buffer"]
+
+_BLOCK_NBYTES = 8 << 20
+_NOTHING = -1
+
+
+class Core(Protocol):
+    """What is saved and loaded: stores of records (0: the rows, the others: frames), priorities, generator, counters.
+
+    Ids are int64, -1 where nothing can be read; a record with a given id never changes.
+    """
+
+    @property
+    def num_stores(self) -> int: ...
+    @property
+    def prioritized(self) -> bool: ...
+
+    # Which save these contents were last written to or read from, by any process; 0: none. Lies in shared memory.
+    def last_save(self) -> int: ...
+    def set_last_save(self, number: int, /) -> None: ...
+
+    def store_shape(self, store: int, /) -> tuple[int, int]: ...  # capacity, bytes of a record
+    def ids(self, store: int, begin: int, end: int, /) -> NDArray[np.int64]: ...
+    def read_block(self, store: int, begin: int, end: int, /) -> tuple[NDArray[np.int64], NDArray[np.uint8]]: ...
+    def put_block(self, store: int, begin: int, ids: NDArray[np.int64], records: NDArray[np.uint8], /) -> None: ...
+    def counters(self, store: int, /) -> tuple[int, int, int, int]: ...  # claimed, base, written, cleared
+    def set_counters(self, store: int, counters: tuple[int, int, int, int], /) -> None: ...
+    def read_priorities(self) -> tuple[NDArray[np.float64], NDArray[np.int64], float]: ...  # leaves, ids, largest
+    def put_priorities(self, leaves: NDArray[np.float64], ids: NDArray[np.int64], largest: float, /) -> None: ...
+    def episode_starts(self) -> int: ...  # so many writers have had episode numbers of their own
+    def set_episode_starts(self, count: int, /) -> None: ...
+    def generator_state(self) -> bytes: ...
+    def set_generator_state(self, state: bytes, /) -> None: ...
+
+
+class _Leaves(NamedTuple):
+    leaves: NDArray[np.float64]
+    ids: NDArray[np.int64]
+    largest: float
+
+
+def save_buffer(core: Core, description: dict[str, Any], path: Path, extras: dict[str, Any] | None = None) -> None:
+    """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
+
+    Blocks of rows that have not changed since the save in `path` keep their files, if these contents were last saved
+    to or loaded from it; else all is written. Rows that are overwritten while the save runs may be left out.
+
+    Parameters
+    ----------
+    core
+        The contents.
+    description
+        Settings that JSON can hold, which must be the same in the buffer that loads.
+    path
+        A directory, made if it is not there. Processes that save there at once take turns.
+    extras
+        What `load_buffer` shall return, of what JSON can hold.
+
+    Raises
+    ------
+    OSError
+        For example when the disk is full; the save that was there before is whole.
+    ReplayFileError
+        If `path` holds a manifest that is damaged, of another version or another program's.
+    """
+    if not path.exists():
+        path.mkdir(parents=True, exist_ok=True)
+        _sync_directory(path.parent)
+    with _locked(path, fcntl.LOCK_EX):
+        before = read_manifest(path) if os.path.lexists(path / MANIFEST) else None
+        _remove_unnamed(path, before)
+        known = before if before is not None and before.save == core.last_save() else None
+        save = secrets.randbits(64) | 1
+        try:
+            manifest = Manifest(save, as_json(description), *_write_contents(core, path, save, known), extras or {})
+            aside = path / f"manifest-{save:016x}.json"
+            _write_file(aside, np.frombuffer(manifest_bytes(manifest), np.uint8))
+            _sync_directory(path)
+            os.replace(aside, path / MANIFEST)
+        except BaseException:
+            # An interrupt may come right after the replacement, so the disk is asked which manifest counts.
+            with suppress(OSError, ReplayFileError):
+                _sync_directory(path)
+                _remove_unnamed(path, read_manifest(path) if os.path.lexists(path / MANIFEST) else None)
+            raise
+        _sync_directory(path)
+        core.set_last_save(save)
+        _remove_unnamed(path, manifest)
+
+
+def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Replace the contents by those saved in the directory `path`; nobody may use the buffer meanwhile.
+
+    Everything is read and checked once before the first row of the buffer changes. Blocks of some 8 MiB are in memory
+    one at a time; priorities take some 40 bytes for each row meanwhile.
+
+    Parameters
+    ----------
+    core
+        The contents.
+    description
+        This buffer's settings, which must be those that were saved.
+    path
+        A directory that `save_buffer` wrote.
+
+    Returns
+    -------
+    dict
+        The extras given to `save_buffer`.
+
+    Raises
+    ------
+    ReplayFileError
+        If a file is missing or damaged, or the save is of another version or another buffer. The buffer is as it was,
+        unless the files are damaged while they are loaded: then it is empty, and the error says so.
+    """
+    if not path.is_dir():
+        raise ReplayFileError(f"{path} is not a directory: give the one that a replay buffer was saved to")
+    with _locked(path, fcntl.LOCK_SH):
+        manifest = read_manifest(path)
+        check_fits(manifest, path, description, _shapes(core), core.prioritized)
+        for store in manifest.stores:
+            for block in store.blocks:
+                _read_block(path, block, store.record_nbytes)
+        priorities = _read_priorities(path, manifest)
+        try:
+            _empty(core)
+            _put_contents(core, path, manifest, priorities)
+        except BaseException as error:
+            _empty(core)
+            error.add_note("Loading had begun: the buffer is empty now.")
+            raise
+        core.set_last_save(manifest.save)
+        return manifest.extras
+
+
+# ---- contents to files and back
+
+
+def _write_contents(
+    core: Core, path: Path, save: int, known: Manifest | None
+) -> tuple[list[Store], Priorities | None, int, str]:
+    blocks = [
+        # Rows come before the frames that they refer to, so that a row which is there finds its frames.
+        _write_store(core, path, save, store, known.stores[store].blocks if known else [])
+        for store in range(core.num_stores)
+    ]
+    priorities = None
+    if core.prioritized:
+        leaves, ids, largest = core.read_priorities()
+        file = _write_file(path / f"priorities-{save:016x}.bin", ids.astype("<i8"), leaves.astype("<f8"))
+        priorities = Priorities(largest, file)
+    # After all records, so that no id in the files is given out again.
+    stores = [Store(*core.store_shape(store), core.counters(store), blocks[store]) for store in range(core.num_stores)]
+    return stores, priorities, core.episode_starts(), core.generator_state().hex()
+
+
+def _write_store(core: Core, path: Path, save: int, store: int, known: list[Block]) -> list[Block]:
+    known_at = {(block.begin, block.end): block for block in known}
+    blocks = []
+    for begin, end in _ranges(*core.store_shape(store)):
+        ids = core.ids(store, begin, end)
+        block = known_at.get((begin, end))
+        if block is not None and block.ids == _digest(ids) and _is_there(path, block.file):
+            blocks.append(block)
+        elif (ids != _NOTHING).any():
+            ids, records = core.read_block(store, begin, end)
+            readable = ids != _NOTHING
+            file = _write_file(
+                path / f"rows-{store}-{begin}-{save:016x}.bin",
+                ids.astype("<i8"),
+                records if readable.all() else records[readable],
+            )
+            blocks.append(Block(begin, end, int(readable.sum()), _digest(ids), file))
+    return blocks
+
+
+def _put_contents(core: Core, path: Path, manifest: Manifest, priorities: _Leaves | None) -> None:
+    rows, *frames = manifest.stores
+    is_there = _put_store(core, path, 0, rows, priorities.ids if priorities else None)
+    for number, store in enumerate(frames, start=1):
+        _put_store(core, path, number, store, None)
+    if priorities:
+        priorities.leaves[~is_there] = 0.0
+        priorities.ids[~is_there] = _NOTHING
+        core.put_priorities(priorities.leaves, priorities.ids, priorities.largest)
+    core.set_episode_starts(max(core.episode_starts(), manifest.episode_starts))
+    core.set_generator_state(bytes.fromhex(manifest.generator))
+
+
+def _put_store(
+    core: Core, path: Path, number: int, store: Store, leaf_ids: NDArray[np.int64] | None
+) -> NDArray[np.bool_]:
+    claimed, base, written, cleared = store.counters
+    is_there = np.zeros(store.capacity, bool)
+    for block in store.blocks:
+        rows = slice(block.begin, block.end)
+        ids, records = _read_block(path, block, store.record_nbytes)
+        ids[ids < base] = _NOTHING  # cleared while the save ran
+        if leaf_ids is not None:
+            ids[ids != leaf_ids[rows]] = _NOTHING  # overwritten before the priorities were read
+        is_there[rows] = ids != _NOTHING
+        core.put_block(number, block.begin, ids, records)
+    found = int(is_there.sum())
+    if min(written - cleared, store.capacity) != found:  # others wrote while the save ran, or were killed writing
+        written = max(written, found)
+        cleared = written - found
+    core.set_counters(number, (claimed, base, written, cleared))
+    return is_there
+
+
+def _empty(core: Core) -> None:
+    core.set_last_save(0)
+    for store in range(core.num_stores):
+        capacity, record_nbytes = core.store_shape(store)
+        for begin, end in _ranges(capacity, record_nbytes):
+            size = end - begin
+            core.put_block(store, begin, np.full(size, _NOTHING), np.zeros((size, record_nbytes), np.uint8))
+        claimed, base, written, _ = core.counters(store)
+        core.set_counters(store, (claimed, base, written, written))
+    if core.prioritized:
+        capacity, _ = core.store_shape(0)
+        core.put_priorities(np.zeros(capacity), np.full(capacity, _NOTHING), 1.0)
+
+
+def _shapes(core: Core) -> list[tuple[int, int]]:
+    return [core.store_shape(store) for store in range(core.num_stores)]
+
+
+def _ranges(capacity: int, record_nbytes: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _BLOCK_NBYTES // record_nbytes)
+    for begin in range(0, capacity, step):
+        yield begin, min(begin + step, capacity)
+
+
+def _digest(ids: NDArray[np.int64]) -> str:
+    return hashlib.blake2b(ids.astype("<i8").tobytes(), digest_size=16).hexdigest()
+
+
+# ---- files
+
+
+def _write_file(path: Path, *arrays: NDArray[Any]) -> File:
+    nbytes = crc32 = 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        for array in arrays:
+            view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            nbytes += len(view)
+            crc32 = zlib.crc32(view, crc32)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return File(path.name, nbytes, crc32)
+
+
+def _read_file(path: Path, file: File) -> NDArray[np.uint8]:
+    whole = path / file.name
+    try:
+        with open(whole, "rb", buffering=0) as opened:
+            found = os.fstat(opened.fileno()).st_size
+            if found != file.nbytes:
+                raise ReplayFileError(f"{whole} has {found} bytes instead of {file.nbytes}, so it is damaged: {ADVICE}")
+            data = np.fromfile(opened, np.uint8)
+    except FileNotFoundError:
+        raise ReplayFileError(f"{whole} is missing, but {MANIFEST} names it: {ADVICE}") from None
+    if zlib.crc32(data.data) != file.crc32:
+        raise ReplayFileError(f"{whole} does not have the CRC-32 that {MANIFEST} names, so it is damaged: {ADVICE}")
+    return data
+
+
+def _read_block(path: Path, block: Block, record_nbytes: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    data = _read_file(path, block.file)
+    size = block.end - block.begin
+    ids = data[: size * 8].view("<i8").astype(np.int64)
+    records = data[size * 8 :].reshape(block.readable, record_nbytes)
+    readable = ids != _NOTHING
+    if readable.sum() != block.readable:
+        raise ReplayFileError(f"{path / block.file.name} does not hold {block.readable} rows: {ADVICE}")
+    if block.readable < size:
+        there, records = records, np.zeros((size, record_nbytes), np.uint8)
+        records[readable] = there
+    return ids, records
+
+
+def _read_priorities(path: Path, manifest: Manifest) -> _Leaves | None:
+    if manifest.priorities is None:
+        return None
+    ids, leaves = _read_file(path, manifest.priorities.file).reshape(2, -1)
+    return _Leaves(
+        leaves.view("<f8").astype(np.float64, copy=False),
+        ids.view("<i8").astype(np.int64, copy=False),
+        manifest.priorities.largest,
+    )
+
+
+def _is_there(path: Path, file: File) -> bool:
+    try:
+        return (path / file.name).stat().st_size == file.nbytes
+    except FileNotFoundError:
+        return False
+
+
+def _remove_unnamed(path: Path, manifest: Manifest | None) -> None:
+    named = manifest.file_names() if manifest else set()
+    for name in os.listdir(path):
+        if OWN_NAME.fullmatch(name) and name not in named:
+            with suppress(OSError):  # the next save tries again
+                os.unlink(path / name)
+
+
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks: then savers must not meet
+            fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        with suppress(OSError):  # a child forked meanwhile holds the descriptor too: closing is not enough
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,267 @@
+"""Hindsight relabelling: episodes written again as if another goal had been meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from penstock.replay.buffer import ReplayBuffer
+
+Array = NDArray[Any]
+
+STRATEGIES = ("future", "episode", "random", "final")
+OPTIONAL = frozenset({"terminated", "truncated"})  # the buffer takes them with every step, declared or not
+
+
+class Hindsight:
+    """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1), in front of a buffer.
+
+    Collects one episode at a time. When the episode ends it is written to the buffer with the goal that was meant, and
+    then again with goals that were achieved; each row's reward is computed for the goal written with it. Sampling and
+    priorities are the buffer's own: use ``buffer`` itself.
+
+    An agent must see the goal, so feed it ``goal`` beside ``obs``. All other values of a step, ``terminated`` too,
+    are written as they were, whatever the goal.
+
+    Parameters
+    ----------
+    buffer : ReplayBuffer
+        Where the rows go; it declares all the fields named below. It must write one row per step: rows of several steps
+        (``n_step``, ``sequences``) would mix rewards of different goals.
+    reward_fn : callable
+        ``reward_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> reward [T]``: the reward of each step, had
+        that goal been meant.
+    goal_fn : callable, optional
+        ``goal_fn(next_obs [T, ...]) -> goal [T, ...]``: the goal that is achieved in each state. By default the
+        state itself.
+    strategy : {"future", "episode", "random", "final"}
+        Where achieved goals come from (section 4.5 of the paper): a state reached by the same or a later step of the
+        episode, by any step of the episode, by any row of the buffer or the episode, or by the episode's last step.
+    goals_per_step : int
+        Achieved goals for each step, the paper's k; "final" has but one.
+    obs, action, next_obs, reward, goal : str
+        Names of the buffer's fields. The reward and the goal are Hindsight's to write.
+    max_episode_length : int, optional
+        Refuse longer episodes: one that is never ended would fill the memory.
+    seed : int, optional
+        Of the draw of goals. The rows that "random" takes from the buffer are drawn by the buffer's own generator.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the buffer lacks a field or has rows of several steps.
+
+    Examples
+    --------
+    >>> hindsight = Hindsight(buffer, lambda next_obs, action, goal: -(next_obs != goal).any(axis=1))
+    >>> hindsight.add(obs=obs, action=action, next_obs=next_obs)  # for every step
+    >>> hindsight.end_episode(goal)
+    >>> batch = buffer.sample(256)
+    """
+
+    def __init__(
+        self,
+        buffer: ReplayBuffer,
+        reward_fn: Callable[[Array, Array, Array], ArrayLike],
+        *,
+        goal_fn: Callable[[Array], ArrayLike] | None = None,
+        strategy: str = "future",
+        goals_per_step: int = 4,
+        obs: str = "obs",
+        action: str = "action",
+        next_obs: str = "next_obs",
+        reward: str = "reward",
+        goal: str = "goal",
+        max_episode_length: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy={strategy!r} is unknown: use one of {', '.join(STRATEGIES)}")
+        if goals_per_step < 1:
+            raise ValueError(f"goals_per_step must be at least 1, found {goals_per_step}")
+        if max_episode_length is not None and max_episode_length < 1:
+            raise ValueError(f"max_episode_length must be at least 1 or None, found {max_episode_length}")
+        self._fields = {field.name: field for field in buffer._plan.fields}
+        for role, name in {"obs": obs, "action": action, "next_obs": next_obs, "reward": reward, "goal": goal}.items():
+            if name not in self._fields:
+                raise ValueError(
+                    f"the buffer has no field {name!r} for {role}=: declare it, or name one of {sorted(self._fields)}"
+                )
+        if buffer._plan.n_step or buffer._plan.length:
+            raise ValueError(
+                "hindsight needs a buffer of single steps: n_step= and sequences= put steps together that are "
+                "relabelled with different goals; make the buffer without them"
+            )
+        self.buffer = buffer
+        self.strategy = strategy
+        self.goals_per_step = 1 if strategy == "final" else goals_per_step
+        self.max_episode_length = max_episode_length
+        self._reward_fn = reward_fn
+        self._goal_fn = goal_fn
+        self._action, self._next_obs, self._reward, self._goal = action, next_obs, reward, goal
+        self._required = frozenset(self._fields) - {reward, goal}
+        self._rng = np.random.default_rng(seed)
+        self.clear()
+
+    def add(self, **steps: ArrayLike) -> None:
+        """Collect one step of the episode, or k successive ones.
+
+        Parameters
+        ----------
+        **steps
+            A value ``[...]`` or ``[k, ...]`` for every field of the buffer but the reward and the goal; also
+            ``terminated`` and ``truncated`` if the buffer is to know them. They are copied.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown or of a wrong shape, or the episode gets too long. Nothing was added.
+        """
+        self._check_names(frozenset(steps))
+        values = {name: self._as_steps(name, value) for name, value in steps.items()}
+        lengths = {name: len(value) for name, value in values.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"all fields must have the same number of steps, found {lengths}")
+        length = len(self) + lengths[self._next_obs]
+        if self.max_episode_length is not None and length > self.max_episode_length:
+            raise ValueError(
+                f"the episode would have {length} steps, more than max_episode_length={self.max_episode_length}: call "
+                "end_episode(goal) when an episode is over, or raise max_episode_length"
+            )
+        for name, value in values.items():
+            self._episode.setdefault(name, []).append(value)
+        self._length = length
+
+    def end_episode(self, goal: ArrayLike) -> int:
+        """Write the collected episode to the buffer, and once more for every achieved goal.
+
+        Parameters
+        ----------
+        goal
+            The goal that was meant: one ``[...]``, or ``[T, ...]`` one for each step.
+
+        Returns
+        -------
+        int
+            Rows written, ``T * (1 + goals_per_step)``; 0 if nothing was collected.
+
+        Raises
+        ------
+        ValueError
+            If the goal, or what ``reward_fn`` or ``goal_fn`` returns, has a wrong shape. Nothing was written, and
+            the steps are still there.
+        """
+        if len(self) == 0:
+            return 0
+        steps = {name: np.concatenate(values) for name, values in self._episode.items()}
+        goals = [self._meant_goal(goal), *self._achieved_goals(steps[self._next_obs])]
+        episodes = [self._with_goal(steps, each) for each in goals]
+        length = len(self)
+        self.clear()
+        for rows in episodes:
+            self._write(rows)
+        return length * len(episodes)
+
+    def clear(self) -> None:
+        """Forget the steps collected since the last episode ended; the buffer stays as it is."""
+        self._episode: dict[str, list[Array]] = {}
+        self._length = 0
+
+    def __len__(self) -> int:
+        """Steps collected since the last episode ended."""
+        return self._length
+
+    def _check_names(self, given: frozenset[str]) -> None:
+        # The first step decides whether terminated and truncated come with this episode.
+        expected = frozenset(self._episode) or self._required | (given & OPTIONAL)
+        if given == expected:
+            return
+        found = []
+        if given & {self._reward, self._goal}:
+            found.append(f"{sorted(given & {self._reward, self._goal})} which hindsight computes itself")
+        if unknown := given - expected - {self._reward, self._goal}:
+            found.append(f"{sorted(unknown)} which are not expected")
+        if missing := expected - given:
+            found.append(f"no {sorted(missing)}")
+        raise ValueError(f"a step must have the fields {sorted(expected)}, found {', and '.join(found)}")
+
+    def _as_steps(self, name: str, value: ArrayLike) -> Array:
+        shape = self._fields[name].shape if name in self._fields else ()
+        steps = np.array(value)
+        if steps.shape == shape:
+            return steps[np.newaxis]
+        if steps.shape[1:] == shape and steps.ndim == len(shape) + 1:
+            return steps
+        raise ValueError(
+            f"field {name!r} must have shape {list(shape)} for one step or {['k', *shape]} for k steps, "
+            f"found {list(steps.shape)}"
+        )
+
+    def _meant_goal(self, goal: ArrayLike) -> Array:
+        shape = self._fields[self._goal].shape
+        given = np.asarray(goal)
+        if given.shape not in (shape, (len(self), *shape)):
+            raise ValueError(
+                f"goal must have shape {list(shape)}, or {[len(self), *shape]} with one for each step, "
+                f"found {list(given.shape)}"
+            )
+        return np.array(np.broadcast_to(given, (len(self), *shape)))
+
+    def _achieved_goals(self, states: Array) -> Iterator[Array]:
+        """Yield goals [T, ...], one array for each time that the episode is to be written again."""
+        length = len(states)
+        if self.strategy == "random":
+            chosen = self._random_states(states, self.goals_per_step * length)
+            chosen = chosen.reshape(self.goals_per_step, *states.shape)
+        else:
+            chosen = states[self._achieving_steps(length)]
+        for achieved in chosen:
+            goals = achieved if self._goal_fn is None else np.asarray(self._goal_fn(achieved))
+            expected = (length, *self._fields[self._goal].shape)
+            if goals.shape != expected:
+                raise ValueError(
+                    f"states of shape {list(states.shape)} turned into goals of shape {list(goals.shape)}, but the "
+                    f"buffer's field {self._goal!r} needs {list(expected)}: pass a goal_fn that makes such goals"
+                )
+            yield goals
+
+    def _achieving_steps(self, length: int) -> NDArray[np.int64]:
+        """Draw, as [goals_per_step, T], the step in whose next state each goal is achieved."""
+        if self.strategy == "final":
+            return np.full((1, length), length - 1)
+        earliest = np.arange(length) if self.strategy == "future" else 0
+        return self._rng.integers(earliest, length, size=(self.goals_per_step, length))
+
+    def _random_states(self, states: Array, count: int) -> Array:
+        """Draw next states of the buffer's rows and this episode's, each as likely as any other, priorities aside."""
+        stored = len(self.buffer)
+        drawn = self._rng.integers(stored + len(states), size=count)
+        chosen = states[np.maximum(drawn - stored, 0)].astype(self._fields[self._next_obs].dtype)
+        from_buffer = drawn < stored
+        if from_buffer.any():
+            chosen[from_buffer] = self.buffer.sample_uniform(int(from_buffer.sum()))[self._next_obs]
+        return chosen
+
+    def _with_goal(self, steps: dict[str, Array], goals: Array) -> dict[str, Array]:
+        rewards = np.asarray(self._reward_fn(steps[self._next_obs], steps[self._action], goals))
+        length, shape = len(goals), self._fields[self._reward].shape
+        if rewards.shape[:1] != (length,) or rewards.size != length * math.prod(shape):
+            raise ValueError(
+                f"reward_fn must return one reward for each of {length} steps, shape {[length, *shape]}, "
+                f"found shape {list(rewards.shape)}"
+            )
+        return {**steps, self._reward: rewards.reshape(length, *shape), self._goal: goals}
+
+    def _write(self, rows: dict[str, Array]) -> None:
+        length = len(rows[self._goal])
+        # A rate limiter lets in only so many rows at once.
+        limiter = self.buffer.rate_limiter
+        at_once = length if limiter is None else min(length, limiter.largest_insert)
+        for begin in range(0, length, at_once):
+            self.buffer.add(**{name: values[begin : begin + at_once] for name, values in rows.items()})
+        self.buffer.end_episode()

@@ -1,0 +1,209 @@
+"""The rate limiter: so many samples per inserted row, whichever side is faster, across processes."""
+
+from __future__ import annotations
+
+import math
+
+from penstock._native import RateLimiter as NativeRateLimiter
+from penstock.ipc import Arena
+from penstock.replay.errors import NotReady
+from penstock.replay.sharing import ArenaHandle, arena_handle, attach
+
+
+class RateLimiter:
+    """Keep sampling and inserting in step: the side that is ahead waits.
+
+    Without a limiter, how often each row is learned from depends on how fast the machine's actors and learner happen to
+    be. The rule is that of Reverb (arXiv:2102.04736): with I rows inserted and S samples taken, the *surplus*
+    ``(I - min_size) * samples_per_insert - S`` says how many samples are due.
+
+    - A sample of n goes when ``I >= min_size`` and ``surplus - n >= -tolerance``.
+    - An insert of n goes when ``I + n <= min_size`` or ``surplus + n * samples_per_insert <= tolerance``.
+
+    A batch must not exceed ``tolerance``, nor, once min_size is reached, an insert ``tolerance / samples_per_insert``
+    rows. So at any moment one of the sides may go on: the two never wait for each other.
+
+    Any number of processes share a limiter: inherit it over fork, or pickle it (spawn, Ray actors on one node). It
+    takes no lock, so a process killed at any instant holds nobody up; at most its last request is counted but not done.
+
+    Parameters
+    ----------
+    samples_per_insert : float, optional
+        Samples (rows, not batches) taken for each row inserted. None, or inf, holds nothing back once min_size rows
+        are there.
+    min_size : int
+        Rows to insert before the first sample.
+    tolerance : float, optional
+        How far the surplus may be from 0, in samples: at least one batch, and at least 1 and ``samples_per_insert``.
+        Small keeps the sides close together, large lets each run on while the other pauses. By default the larger of
+        1024 and ``128 * samples_per_insert``: room for batches up to 1024 and inserts up to 128 rows at once.
+
+    Attributes
+    ----------
+    native
+        The limiter in shared memory, for the core of a buffer that asks it directly.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+
+    Examples
+    --------
+    >>> limiter = RateLimiter(samples_per_insert=4, min_size=100, tolerance=64)
+    >>> limiter.insert(100)
+    >>> limiter.sample(64)
+    >>> limiter.try_sample(64)
+    False
+    """
+
+    def __init__(
+        self, samples_per_insert: float | None = None, min_size: int = 1, tolerance: float | None = None
+    ) -> None:
+        ratio = math.inf if samples_per_insert is None else float(samples_per_insert)
+        if tolerance is None:
+            tolerance = max(1024.0, 128.0 * ratio)
+        self._arena = Arena.create(NativeRateLimiter.nbytes)
+        self.native = NativeRateLimiter.create(self._arena, 0, ratio, tolerance, min_size)
+
+    def insert(self, n: int = 1, timeout: float | None = None) -> None:
+        """Wait until n rows may be inserted, and count them.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        timeout : float, optional
+            Seconds to wait at most; 0 does not wait, None waits for ever. Ctrl-C ends a wait.
+
+        Raises
+        ------
+        NotReady
+            If the time is over; nothing was counted.
+        ValueError
+            If n exceeds the tolerance.
+        """
+        if not self.native.await_insert(n, timeout):
+            raise NotReady(self.why_insert_waits(n))
+
+    def sample(self, n: int = 1, timeout: float | None = None) -> None:
+        """Wait until n samples may be taken, and count them; parameters and errors as for ``insert``."""
+        if not self.native.await_sample(n, timeout):
+            raise NotReady(self.why_sample_waits(n))
+
+    def try_insert(self, n: int = 1) -> bool:
+        """Count n rows if they may be inserted now; whether they may. ValueError if n exceeds the tolerance."""
+        return self.native.try_insert(n)
+
+    def try_sample(self, n: int = 1) -> bool:
+        """Count n samples if they may be taken now; whether they may. ValueError if n exceeds the tolerance."""
+        return self.native.try_sample(n)
+
+    def why_insert_waits(self, n: int) -> str:
+        """Say, for an error, which side is ahead and what an insert of n rows waits for."""
+        native = self.native
+        missing = math.ceil(native.surplus + n * native.samples_per_insert - native.tolerance)
+        return (
+            f"an insert of {n} waits because inserting is ahead: {self._figures()}. It may go after "
+            f"{max(missing, 1)} more samples: sample, wait longer, or make a limiter with a larger tolerance"
+        )
+
+    def why_sample_waits(self, n: int) -> str:
+        """Say, for an error, which side is ahead and what a sample of n waits for."""
+        native = self.native
+        if native.inserts < native.min_size:
+            return (
+                f"a sample of {n} waits for the first rows: {native.inserts} are inserted, min_size="
+                f"{native.min_size}. Insert {native.min_size - native.inserts} more, wait longer, or make a limiter "
+                "with a smaller min_size"
+            )
+        missing = math.ceil((n - native.tolerance - native.surplus) / native.samples_per_insert)
+        return (
+            f"a sample of {n} waits because sampling is ahead: {self._figures()}. It may go after "
+            f"{max(missing, 1)} more inserts: insert, wait longer, or make a limiter with a larger tolerance"
+        )
+
+    @property
+    def samples_per_insert(self) -> float:
+        """The ratio that is kept; inf if none is."""
+        return self.native.samples_per_insert
+
+    @property
+    def min_size(self) -> int:
+        """Rows to insert before the first sample."""
+        return self.native.min_size
+
+    @property
+    def tolerance(self) -> float:
+        """How far the surplus may be from 0, in samples; inf without a ratio."""
+        return self.native.tolerance
+
+    @property
+    def largest_insert(self) -> int:
+        """Most rows that one insert may have once min_size is reached; make several of what is more."""
+        return self.native.largest_insert
+
+    @property
+    def inserts(self) -> int:
+        """Rows inserted so far, by all processes."""
+        return self.native.inserts
+
+    @property
+    def samples(self) -> int:
+        """Samples taken so far, by all processes."""
+        return self.native.samples
+
+    @property
+    def ratio(self) -> float:
+        """The measured ratio ``samples / (inserts - min_size)``; 0 until there are more rows than min_size."""
+        beyond = self.inserts - self.min_size
+        return self.samples / beyond if beyond > 0 else 0.0
+
+    @property
+    def insert_wait(self) -> float:
+        """Seconds that inserts have waited, added up over all processes; those of a wait going on included."""
+        return self.native.insert_wait
+
+    @property
+    def sample_wait(self) -> float:
+        """Seconds that samples have waited, added up over all processes; those of a wait going on included."""
+        return self.native.sample_wait
+
+    def state(self) -> dict[str, int]:
+        """Return the counters, for a checkpoint: ``inserts`` and ``samples``."""
+        return {"inserts": self.inserts, "samples": self.samples}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Set the counters to those of ``state()``, while nobody inserts or samples.
+
+        Raises
+        ------
+        ValueError
+            If they lie outside the band, as they may if they come from a limiter with other settings.
+        """
+        self.native.set_counters(state["inserts"], state["samples"])
+
+    def reset(self) -> None:
+        """Start again from 0 inserts and 0 samples, while nobody inserts or samples; the waiting times stay."""
+        self.native.set_counters(0, 0)
+
+    def _figures(self) -> str:
+        native = self.native
+        return (
+            f"{native.inserts} inserts and {native.samples} samples, a surplus of {native.surplus:.12g} samples within "
+            f"{native.tolerance:.12g} (samples_per_insert={native.samples_per_insert:.12g}, min_size={native.min_size})"
+        )
+
+    def __repr__(self) -> str:
+        native = self.native
+        return (
+            f"RateLimiter(samples_per_insert={native.samples_per_insert:.12g}, min_size={native.min_size}, "
+            f"tolerance={native.tolerance:.12g}, inserts={native.inserts}, samples={native.samples})"
+        )
+
+    def __getstate__(self) -> ArenaHandle:
+        return arena_handle(self._arena)
+
+    def __setstate__(self, handle: ArenaHandle) -> None:
+        self._arena = attach(handle)
+        self.native = NativeRateLimiter.attach(self._arena, 0)

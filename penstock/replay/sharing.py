@@ -1,0 +1,77 @@
+"""Passing shared memory to another process of this machine in a few plain numbers, with nothing that has a name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.ipc import Arena
+
+
+@dataclass(frozen=True)
+class ArenaHandle:
+    """Where another process of this machine finds an arena: a descriptor of a process that has it open.
+
+    Attributes
+    ----------
+    pid
+        The process that made the handle. It must live, with the arena open, until the handle has been attached.
+    fd
+        Its descriptor of the arena.
+    device, inode
+        The file behind the descriptor, so that another one under the same numbers is not mistaken for it.
+    """
+
+    pid: int
+    fd: int
+    device: int
+    inode: int
+
+
+def arena_handle(arena: Arena) -> ArenaHandle:
+    """Return what a process of the same user and machine needs to attach to the arena.
+
+    A handle is plain numbers: it may be pickled, for a process started by spawn or for an actor on the same Ray node.
+    """
+    status = os.fstat(arena.fd)
+    return ArenaHandle(pid=os.getpid(), fd=arena.fd, device=status.st_dev, inode=status.st_ino)
+
+
+def attach(handle: ArenaHandle) -> Arena:
+    """Map the arena behind a handle into this process.
+
+    Once attached it lives on its own: the process that made the handle may then end.
+
+    Raises
+    ------
+    ConnectionError
+        If that process is gone, has closed the arena, or cannot be seen from here: another machine, another
+        container or another user.
+    """
+    path = Path(f"/proc/{handle.pid}/fd/{handle.fd}")
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise ConnectionError(_cannot_attach(handle, _reason(handle.pid, error))) from None
+    status = os.fstat(fd)
+    if (status.st_dev, status.st_ino) != (handle.device, handle.inode):
+        os.close(fd)
+        raise ConnectionError(_cannot_attach(handle, "that descriptor is another file by now"))
+    return Arena.attach(fd)
+
+
+def _reason(pid: int, error: OSError) -> str:
+    if not Path(f"/proc/{pid}").exists():
+        return "there is no such process, or it cannot be seen from here"
+    if isinstance(error, FileNotFoundError):
+        return "it has closed that descriptor, or is another process of the same number"
+    return f"{error.strerror} (it must run as the same user, in the same container)"
+
+
+def _cannot_attach(handle: ArenaHandle, reason: str) -> str:
+    return (
+        f"cannot attach to the shared memory of process {handle.pid}, descriptor {handle.fd}: {reason}. Keep the "
+        "process that pickled the object alive, and the object in it open, until it has been unpickled, on the same "
+        "machine and in the same container"
+    )

@@ -1,0 +1,392 @@
+// Python face of replay buffers: sampling, priorities, and the blocks that files are made of.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "../array_view.h"
+#include "core.h"
+#include "numpy_arrays.h"
+
+namespace penstock {
+namespace {
+
+template <class Value>
+Value get(nb::handle plan, const char* name) {
+  return nb::cast<Value>(plan.attr(name));
+}
+
+std::vector<Py_ssize_t> lengths(nb::handle shape) {
+  std::vector<Py_ssize_t> found;
+  for (nb::handle length : shape) found.push_back(nb::cast<Py_ssize_t>(length));
+  return found;
+}
+
+Schema schema_of(nb::handle plan) {
+  Schema schema{};
+  for (nb::handle field : plan.attr("fields")) {
+    schema.fields.push_back(FieldPlan{
+        .name = get<std::string>(field, "name"),
+        .step_nbytes = get<size_t>(field, "step_nbytes"),
+        .stored_nbytes = get<size_t>(field, "stored_nbytes"),
+        .offset = get<size_t>(field, "offset"),
+        .taken = static_cast<Taken>(get<uint8_t>(field, "taken")),
+        .letter = get<std::string>(field, "letter")[0],
+        .once = get<bool>(field, "once"),
+        .frame_store = get<int>(field, "frame_store"),
+        .outer = get<size_t>(field, "outer"),
+        .depth = get<size_t>(field, "depth"),
+        .inner = get<size_t>(field, "inner"),
+    });
+  }
+  for (nb::handle store : plan.attr("frame_stores")) {
+    const auto [capacity, nbytes] = nb::cast<std::tuple<size_t, size_t>>(store);
+    schema.frame_stores.push_back({capacity, nbytes});
+  }
+  schema.record_nbytes = get<size_t>(plan, "record_nbytes");
+  schema.episode_offset = get<size_t>(plan, "episode_offset");
+  schema.discount_offset = get<size_t>(plan, "discount_offset");
+  schema.steps_offset = get<size_t>(plan, "steps_offset");
+  schema.n_step = get<size_t>(plan, "n_step");
+  schema.gamma = get<double>(plan, "gamma");
+  schema.length = get<size_t>(plan, "length");
+  schema.period = get<size_t>(plan, "period");
+  schema.reservoir = get<bool>(plan, "reservoir");
+  return schema;
+}
+
+std::optional<PriorityPlan> priorities_of(nb::handle plan) {
+  if (!get<bool>(plan, "prioritized")) return std::nullopt;
+  return PriorityPlan{get<double>(plan, "alpha"), get<double>(plan, "eps")};
+}
+
+Buffer buffer_of(nb::handle control, nb::handle data, nb::handle plan, bool is_new) {
+  const auto make = is_new ? &Buffer::create : &Buffer::attach;
+  return make(nb::cast<const Arena&>(control), nb::cast<const Arena&>(data), schema_of(plan),
+              get<size_t>(plan, "capacity"), priorities_of(plan));
+}
+
+// The dict that a batch is given in, its arrays made new or the caller's own.
+class BatchOut {
+ public:
+  BatchOut(const ReplayCore& core, size_t rows, nb::handle out) : rows_(rows), out_(out) {
+    const Schema& schema = core.buffer.schema();
+    // Views must not move: PyBuffer_Release needs them where they were made.
+    views_.reserve(core.faces.size() + 4);
+    for (const FieldFace& face : core.faces) {
+      arrays_.fields.push_back(add(face.name, face.batch_shape, face.dtype));
+    }
+    if (schema.n_step > 0) arrays_.discount = reinterpret_cast<float*>(add("discount", {}, dtype("float32")));
+    if (schema.length > 0) {
+      arrays_.mask = reinterpret_cast<bool*>(add("mask", {static_cast<Py_ssize_t>(schema.length)}, dtype("bool")));
+    }
+  }
+
+  std::byte* add(const char* name, const std::vector<Py_ssize_t>& tail, nb::handle type) {
+    return add(nb::str(name), tail, type);
+  }
+
+  std::byte* add(const nb::object& name, const std::vector<Py_ssize_t>& tail, nb::handle type) {
+    nb::object array = out_.is_none() ? empty_array(tail, rows_, type) : given(name);
+    const std::string text_name = out_.is_none() ? "" : text(name);
+    auto view = std::make_unique<ArrayView>(array, out_.is_none() ? "array" : text_name.c_str(), Access::kWrite);
+    if (!out_.is_none()) check(*view, text_name, tail, type);
+    std::byte* bytes = view->bytes();
+    views_.push_back(std::move(view));
+    batch_[name] = std::move(array);
+    return bytes;
+  }
+
+  const BatchArrays& arrays() const { return arrays_; }
+  nb::dict take() { return std::move(batch_); }
+
+ private:
+  nb::object given(const nb::object& name) const {
+    if (!PyDict_Check(out_.ptr()) || PyDict_Contains(out_.ptr(), name.ptr()) != 1) {
+      const std::string message = "out has no " + text(name) + ": make it with allocate(batch_size)";
+      throw nb::key_error(message.c_str());
+    }
+    return nb::borrow(PyDict_GetItem(out_.ptr(), name.ptr()));
+  }
+
+  void check(const ArrayView& view, const std::string& name, const std::vector<Py_ssize_t>& tail, nb::handle type) const {
+    const auto shape = view.shape();
+    if (shape.size() == tail.size() + 1 && shape[0] == static_cast<Py_ssize_t>(rows_) &&
+        std::ranges::equal(shape.subspan(1), tail) && view.dtype().equal(type)) {
+      return;
+    }
+    nb::list wanted;
+    wanted.append(rows_);
+    for (const Py_ssize_t length : tail) wanted.append(length);
+    const std::string message = "out[" + name + "] must be " + text(type) + text(wanted) + ", found " +
+                                view.description() + ": make it with allocate(batch_size)";
+    throw nb::value_error(message.c_str());
+  }
+
+  size_t rows_;
+  nb::handle out_;
+  nb::dict batch_;
+  BatchArrays arrays_;
+  std::vector<std::unique_ptr<ArrayView>> views_;
+};
+
+// A batch of what `draw` finds, with ids, or with positions for those who count in rows; None if it finds nothing.
+template <class Draw>
+nb::object drawn(ReplayCore& core, BatchOut& out, size_t batch_size, bool positions, Draw draw) {
+  std::byte* numbers = positions ? out.add("indexes", {}, dtype("uint64")) : out.add("ids", {}, dtype("int64"));
+  const bool found = copying(batch_size * core.sampler.gather().batch_row_nbytes(), [&] {
+    const std::lock_guard lock(core.sampling);
+    if (!draw()) return false;
+    const auto& chosen = positions ? core.sampler.rows() : core.sampler.ids();
+    std::memcpy(numbers, chosen.data(), chosen.size() * sizeof(uint64_t));
+    return true;
+  });
+  return found ? nb::object(out.take()) : nb::none();
+}
+
+size_t checked(int64_t batch_size) {
+  if (batch_size >= 1) return static_cast<size_t>(batch_size);
+  const std::string message = "batch_size=" + std::to_string(batch_size) + " is not legal: give 1 or more";
+  throw nb::value_error(message.c_str());
+}
+
+nb::object sample_uniform(ReplayCore& core, int64_t rows, nb::handle out_arrays, bool positions) {
+  const size_t batch_size = checked(rows);
+  BatchOut out(core, batch_size, out_arrays);
+  return drawn(core, out, batch_size, positions, [&] { return core.sampler.uniform(batch_size, out.arrays()); });
+}
+
+nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_arrays, bool positions) {
+  if (core.buffer.priorities() == nullptr) return sample_uniform(core, rows, out_arrays, positions);
+  const size_t batch_size = checked(rows);
+  BatchOut out(core, batch_size, out_arrays);
+  auto* weights = reinterpret_cast<float*>(out.add("weights", {}, dtype("float32")));
+  return drawn(core, out, batch_size, positions, [&] {
+    return core.sampler.prioritized(batch_size, core.stratified, beta, core.by_batch, out.arrays(), weights);
+  });
+}
+
+// The rows that hold these ids, and the positions among them that are gone.
+nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle out_arrays) {
+  const ArrayView row_view(row_array, "rows");
+  const ArrayView id_view(id_array, "ids");
+  const auto rows = row_view.int64s();
+  const auto ids = id_view.int64s();
+  const size_t outside = std::ranges::count_if(rows, [&](int64_t row) {
+    return static_cast<uint64_t>(row) >= core.buffer.rows().capacity();
+  });
+  if (rows.size() != ids.size() || outside != 0) throw nb::index_error("rows must lie in the buffer, one for each id");
+  BatchOut out(core, rows.size(), out_arrays);
+  std::memcpy(out.add("ids", {}, dtype("int64")), ids.data(), ids.size_bytes());
+  std::vector<int64_t> unread;
+  copying(rows.size() * core.sampler.gather().batch_row_nbytes(), [&] {
+    const std::lock_guard lock(core.sampling);
+    const auto& missing = core.sampler.gather()(reinterpret_cast<const uint64_t*>(rows.data()),
+                                                reinterpret_cast<const uint64_t*>(ids.data()), nullptr, rows.size(),
+                                                out.arrays());
+    unread.assign(missing.begin(), missing.end());
+  });
+  return nb::make_tuple(out.take(), new_array<int64_t>(unread));
+}
+
+nb::dict allocate(const ReplayCore& core, size_t batch_size, bool positions) {
+  BatchOut out(core, batch_size, nb::none());
+  if (positions) {
+    out.add("indexes", {}, dtype("uint64"));
+  } else {
+    out.add("ids", {}, dtype("int64"));
+  }
+  if (const_cast<ReplayCore&>(core).buffer.priorities() != nullptr) out.add("weights", {}, dtype("float32"));
+  return out.take();
+}
+
+// Rows and ids of all that can be read, oldest first, with the episode each is from.
+nb::tuple live(ReplayCore& core) {
+  RowStore& store = core.buffer.rows();
+  struct Row {
+    int64_t id, row, episode;
+  };
+  std::vector<Row> found;
+  {
+    nb::gil_scoped_release released;
+    for (size_t row = 0; row < core.buffer.rows_used(); ++row) {
+      const uint64_t id = store.committed(row);
+      if (id == RowStore::kNone) continue;
+      int64_t episode = 0;
+      std::memcpy(&episode, store.record(row) + core.buffer.schema().episode_offset, sizeof episode);
+      if (store.unchanged(row, id)) found.push_back({static_cast<int64_t>(id), static_cast<int64_t>(row), episode});
+    }
+    std::ranges::sort(found, {}, &Row::id);
+  }
+  std::vector<int64_t> rows, ids, episodes;
+  for (const Row& each : found) {
+    rows.push_back(each.row);
+    ids.push_back(each.id);
+    episodes.push_back(each.episode);
+  }
+  return nb::make_tuple(new_array<int64_t>(rows), new_array<int64_t>(ids), new_array<int64_t>(episodes));
+}
+
+// ---- priorities
+
+// Priorities as float64, converted by NumPy where they are something else.
+class PriorityValues {
+ public:
+  explicit PriorityValues(nb::handle given)
+      : array_(nb::module_::import_("numpy").attr("ascontiguousarray")(given, dtype("float64"))),
+        view_(array_, "priorities") {
+    const auto values = span();
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i]) && values[i] >= 0) continue;
+      const std::string message = "priorities[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                                  ": priorities must be finite and not negative";
+      throw nb::value_error(message.c_str());
+    }
+  }
+
+  std::span<const double> span() const {
+    return {reinterpret_cast<const double*>(view_.bytes()), view_.nbytes() / sizeof(double)};
+  }
+
+ private:
+  nb::object array_;
+  ArrayView view_;
+};
+
+void check_count(size_t priorities, size_t rows) {
+  if (priorities == rows) return;
+  const std::string message = "found " + std::to_string(priorities) + " priorities for " + std::to_string(rows) +
+                              " rows: give one for each";
+  throw nb::value_error(message.c_str());
+}
+
+size_t update(ReplayCore& core, nb::handle ids, nb::handle given) {
+  const nb::object numbers = nb::module_::import_("numpy").attr("ascontiguousarray")(ids, dtype("int64"));
+  const ArrayView view(numbers, "ids");
+  const PriorityValues priorities(given);
+  check_count(priorities.span().size(), view.int64s().size());
+  size_t late = 0;
+  copying(view.nbytes(), [&] {
+    late = core.buffer.priorities()->update(core.buffer.rows(), view.int64s().data(), priorities.span().data(),
+                                            priorities.span().size());
+  });
+  core.buffer.counts().late.fetch_add(late, std::memory_order_relaxed);
+  return late;
+}
+
+// Updates what lies in these rows now, unless it has come at `newest` or later.
+size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given, uint64_t newest) {
+  const nb::object numbers = nb::module_::import_("numpy").attr("ascontiguousarray")(positions, dtype("int64"));
+  const ArrayView view(numbers, "indexes");
+  const auto rows = view.int64s();
+  const PriorityValues priorities(given);
+  check_count(priorities.span().size(), rows.size());
+  std::vector<int64_t> ids;
+  ids.reserve(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (static_cast<uint64_t>(rows[i]) >= core.buffer.rows().capacity()) {
+      const std::string message = "indexes[" + std::to_string(i) + "] is " + std::to_string(rows[i]) +
+                                  ": rows are 0 to " + std::to_string(core.buffer.rows().capacity() - 1);
+      throw nb::index_error(message.c_str());
+    }
+    const uint64_t id = core.buffer.rows().committed(static_cast<size_t>(rows[i]));
+    // An id that no row can hold is passed over and counted like one that is gone.
+    ids.push_back(id >= newest ? static_cast<int64_t>(RowStore::kMaxId) : static_cast<int64_t>(id));
+  }
+  size_t late = 0;
+  copying(view.nbytes(), [&] {
+    late = core.buffer.priorities()->update(core.buffer.rows(), ids.data(), priorities.span().data(), ids.size());
+  });
+  core.buffer.counts().late.fetch_add(late, std::memory_order_relaxed);
+  return late;
+}
+
+// ---- waiting
+
+bool await_rows(ReplayCore& core, nb::object timeout) {
+  Event& added = core.buffer.added();
+  uint32_t seen = 0;
+  return wait_until(
+      Deadline(timeout.is_none() ? std::optional<double>() : nb::cast<double>(timeout)),
+      [&] {
+        seen = added.count();
+        return core.buffer.rows().size() > 0;
+      },
+      [&](int64_t slice_ns) { added.sleep(seen, slice_ns); });
+}
+
+nb::dict counts(ReplayCore& core) {
+  Buffer& buffer = core.buffer;
+  uint64_t frames = 0;
+  for (size_t store = 1; store < buffer.stores().size(); ++store) frames += buffer.stores()[store].written();
+  nb::dict found;
+  found["rows_written"] = buffer.rows().written();
+  found["rows_skipped"] = buffer.counts().skipped.load();
+  found["rows_redrawn"] = buffer.counts().redrawn.load();
+  found["updates_late"] = buffer.counts().late.load();
+  found["frames_stored"] = frames;
+  return found;
+}
+
+}  // namespace
+
+ReplayCore::ReplayCore(nb::object control_arena, nb::object data_arena, nb::handle plan, bool is_new,
+                       size_t num_threads, uint64_t seed)
+    : control(std::move(control_arena)),
+      data(std::move(data_arena)),
+      buffer(buffer_of(control, data, plan, is_new)),
+      terminated(get<std::string>(plan, "terminated")),
+      truncated(get<std::string>(plan, "truncated")),
+      lenient(get<bool>(plan, "lenient")),
+      by_batch(get<bool>(plan, "by_batch")),
+      stratified(get<bool>(plan, "stratified")),
+      threads(num_threads),
+      sampler(buffer, threads, seed) {
+  for (nb::handle field : plan.attr("fields")) {
+    nb::object name = field.attr("name");
+    PyObject* interned = name.release().ptr();
+    PyUnicode_InternInPlace(&interned);
+    faces.push_back({nb::steal(interned), field.attr("dtype"), lengths(field.attr("shape")),
+                     lengths(field.attr("batch_shape"))});
+  }
+}
+
+void bind_replay(nb::module_& module) {
+  nb::class_<ReplayCore> face(module, "ReplayCore",
+                              "A replay buffer in two arenas; ``penstock.replay.ReplayBuffer`` is its face.");
+  face.def(nb::init<nb::object, nb::object, nb::handle, bool, size_t, uint64_t>(), nb::arg("control"), nb::arg("data"),
+           nb::arg("plan"), nb::arg("is_new"), nb::arg("num_threads"), nb::arg("seed"))
+      .def_static(
+          "sizes",
+          [](nb::handle plan) {
+            const auto sizes =
+                Buffer::sizes(schema_of(plan), get<size_t>(plan, "capacity"), get<bool>(plan, "prioritized"));
+            return std::make_tuple(sizes.control, sizes.data);
+          },
+          nb::arg("plan"))
+      .def("sample", &sample, nb::arg("batch_size"), nb::arg("beta"), nb::arg("out").none() = nb::none(),
+           nb::arg("positions") = false)
+      .def("sample_uniform", &sample_uniform, nb::arg("batch_size"), nb::arg("out").none() = nb::none(),
+           nb::arg("positions") = false)
+      .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none())
+      .def("allocate", &allocate, nb::arg("batch_size"), nb::arg("positions") = false)
+      .def("live", &live)
+      .def("update", &update, nb::arg("ids"), nb::arg("priorities"))
+      .def("update_positions", &update_positions, nb::arg("positions"), nb::arg("priorities"),
+           nb::arg("newest") = RowStore::kMaxId)
+      .def("await_rows", &await_rows, nb::arg("timeout").none())
+      .def("clear", [](ReplayCore& core) { core.buffer.clear(); })
+      .def("counts", &counts)
+      .def_prop_ro("size", [](ReplayCore& core) { return core.buffer.rows().size(); })
+      .def_prop_ro("num_claimed", [](ReplayCore& core) { return core.buffer.rows().claimed(); })
+      .def_prop_ro("capacity", [](ReplayCore& core) { return core.buffer.rows().capacity(); })
+      .def_prop_ro("oldest", [](ReplayCore& core) { return core.buffer.rows().oldest(); })
+      .def_prop_ro("prioritized", [](ReplayCore& core) { return core.buffer.priorities() != nullptr; })
+      .def_prop_ro("largest_priority", [](ReplayCore& core) { return core.buffer.priorities()->largest(); });
+  bind_replay_files(face);
+  bind_replay_writer(module);
+}
+
+}  // namespace penstock

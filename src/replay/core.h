@@ -1,0 +1,45 @@
+// The replay buffer as Python sees it: what its binding files share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../bindings.h"
+#include "buffer.h"
+#include "sampler.h"
+#include "threads.h"
+
+namespace penstock {
+
+// What NumPy needs to know of a field, beside the plan.
+struct FieldFace {
+  nb::object name, dtype;
+  std::vector<Py_ssize_t> shape;        // of one step
+  std::vector<Py_ssize_t> batch_shape;  // of one row
+};
+
+struct ReplayCore {
+  ReplayCore(nb::object control, nb::object data, nb::handle plan, bool is_new, size_t num_threads, uint64_t seed);
+
+  nb::object control, data;  // keep the arenas alive
+  Buffer buffer;
+  std::vector<FieldFace> faces;
+  std::string terminated, truncated;  // names of the boundary signals; "" for none
+  bool lenient;                       // takes what cpprb took: any shape of the right size, any dtype
+  bool by_batch, stratified;          // how weights are normalised, how rows are drawn by priority
+  Threads threads;
+  Sampler sampler;
+  // Held while the sampler works, never while waiting for the GIL: threads may share a buffer.
+  std::mutex sampling;
+};
+
+// Bound in files of their own: what files are made of, and writing.
+void bind_replay_files(nb::class_<ReplayCore>& face);
+void bind_replay_writer(nb::module_& module);
+
+}  // namespace penstock

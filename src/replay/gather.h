@@ -1,0 +1,128 @@
+// Rows of a buffer as a dense batch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "buffer.h"
+#include "copying.h"
+#include "frames.h"
+#include "threads.h"
+
+namespace penstock {
+
+// Where a batch goes: for each field its dense array, and the arrays that come with n-step rows and sequences.
+struct BatchArrays {
+  std::vector<std::byte*> fields;
+  float* discount = nullptr;  // [rows]
+  bool* mask = nullptr;       // [rows, length]
+};
+
+class Gather {
+ public:
+  Gather(Buffer& buffer, Threads& threads) : buffer_(buffer), schema_(buffer.schema()), threads_(threads) {
+    for (const FieldPlan& field : schema_.fields) batch_row_nbytes_ += schema_.row_nbytes(field);
+  }
+
+  size_t batch_row_nbytes() const { return batch_row_nbytes_; }
+
+  // Copies record rows[i], which must hold ids[i], to place places[i] of the batch (without places: to place i).
+  // Returns the numbers i, in order, of those that could not be read: overwritten by now, or their frames are.
+  const std::vector<size_t>& operator()(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t count,
+                                        const BatchArrays& batch) {
+    unread_.clear();
+    const size_t parts = count * batch_row_nbytes_ >= kWorthThreads ? std::min(threads_.count(), count) : 1;
+    if (parts <= 1) {
+      copy(rows, ids, places, 0, count, batch, unread_);
+      return unread_;
+    }
+    std::vector<std::vector<size_t>> unread(parts);
+    threads_.run([&](size_t part) {
+      if (part < parts) {
+        copy(rows, ids, places, count * part / parts, count * (part + 1) / parts, batch, unread[part]);
+      }
+    });
+    for (const auto& some : unread) unread_.insert(unread_.end(), some.begin(), some.end());
+    return unread_;
+  }
+
+ private:
+  static constexpr size_t kWorthThreads = size_t{1} << 19;  // bytes that take longer than waking a thread
+  static constexpr size_t kAhead = 8;                       // rows whose bytes are on their way
+
+  void copy(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t begin, size_t end,
+            const BatchArrays& batch, std::vector<size_t>& unread) {
+    RowStore& store = buffer_.rows();
+    for (size_t i = begin; i < std::min(begin + kAhead, end); ++i) store.prefetch(rows[i]);
+    for (size_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) store.prefetch(rows[i + kAhead]);
+      const size_t place = places == nullptr ? i : places[i];
+      if (ids[i] == RowStore::kNone || store.committed(rows[i]) != ids[i] ||
+          !copy_record(store.record(rows[i]), place, batch) || !store.unchanged(rows[i], ids[i])) {
+        unread.push_back(i);
+      }
+    }
+  }
+
+  bool copy_record(const std::byte* record, size_t place, const BatchArrays& batch) {
+    const size_t length = std::max<size_t>(schema_.length, 1);
+    for (size_t f = 0; f < schema_.fields.size(); ++f) {
+      const FieldPlan& field = schema_.fields[f];
+      const size_t nbytes = schema_.row_nbytes(field);
+      std::byte* to = batch.fields[f] + place * nbytes;
+      if (field.frame_store < 0) {
+        copy_bytes(to, record + field.offset, nbytes);
+      } else {
+        const size_t steps = field.once ? 1 : length;
+        for (size_t step = 0; step < steps; ++step) {
+          const std::byte* at = record + field.offset + step * field.stored_nbytes;
+          if (!copy_frames(to + step * field.step_nbytes, at, field)) return false;
+        }
+      }
+    }
+    if (batch.discount != nullptr) std::memcpy(batch.discount + place, record + schema_.discount_offset, sizeof(float));
+    if (batch.mask != nullptr) {
+      uint32_t steps = 0;
+      std::memcpy(&steps, record + schema_.steps_offset, sizeof steps);
+      // A record that changes under our eyes may say anything.
+      const size_t real = std::min<size_t>(steps, length);
+      std::fill_n(batch.mask + place * length, real, true);
+      std::fill_n(batch.mask + place * length + real, length - real, false);
+    }
+    return true;
+  }
+
+  bool copy_frames(std::byte* to, const std::byte* stored_ids, const FieldPlan& field) {
+    RowStore& store = buffer_.frames(static_cast<size_t>(field.frame_store));
+    uint64_t ids[kMaxDepth];
+    const std::byte* frames[kMaxDepth];
+    std::memcpy(ids, stored_ids, field.depth * sizeof(uint64_t));
+    for (size_t d = 0; d < field.depth; ++d) {
+      if (ids[d] == Schema::kNoFrame) {
+        frames[d] = nullptr;
+      } else if (store.committed(store.row(ids[d])) == ids[d]) {
+        frames[d] = store.record(store.row(ids[d]));
+      } else {
+        return false;
+      }
+    }
+    FrameLayout::assemble(to, field, frames);
+    for (size_t d = 0; d < field.depth; ++d) {
+      if (frames[d] != nullptr && !store.unchanged(store.row(ids[d]), ids[d])) return false;
+    }
+    return true;
+  }
+
+ public:
+  static constexpr size_t kMaxDepth = 64;  // frames in one value
+
+ private:
+  Buffer& buffer_;
+  const Schema& schema_;
+  Threads& threads_;
+  size_t batch_row_nbytes_ = 0;
+  std::vector<size_t> unread_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,148 @@
+// Writing rows into a buffer: the one place where ids are claimed.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "buffer.h"
+#include "copying.h"
+#include "random.h"
+#include "sink.h"
+
+namespace penstock {
+
+// Used by one thread at a time. Many writers, of any processes, write to one buffer at once.
+class BufferWriter final : public Sink {
+ public:
+  BufferWriter(Buffer& buffer, uint64_t seed) : buffer_(buffer), random_(seed), epoch_(buffer.epoch()) { join(); }
+
+  ~BufferWriter() {
+    if (forks_ == fork_generation()) buffer_.writers().leave(number_);
+  }
+
+  // To be called first in every add. False if what was begun before is void: the buffer was cleared, or this is a
+  // forked child, which is a writer of its own.
+  bool begin_add() {
+    written_.clear();
+    const uint64_t epoch = buffer_.epoch();
+    const bool same_process = forks_ == fork_generation();
+    if (same_process && epoch_ == epoch) return true;
+    if (same_process) {
+      episode_ = buffer_.first_episode();  // what was loaded may hold the numbers that would come next
+    } else {
+      join();
+    }
+    epoch_ = epoch;
+    return false;
+  }
+
+  // To be called last: the rows count from now on, and who waits for them is woken.
+  void end_add() {
+    if (written_.empty()) return;
+    buffer_.rows().count_written(written_.size());
+    buffer_.added().signal_all();
+  }
+
+  // Ids of the rows written in this add.
+  const std::vector<uint64_t>& written() const { return written_; }
+
+  // Plain rows without frames, straight from the callers' arrays: values[f] + i * step_nbytes is the value of row i.
+  // ends[i]: the episode is over after row i.
+  void write(const std::byte* const* values, size_t count, const double* priorities, const bool* ends) {
+    const Schema& schema = buffer_.schema();
+    RowStore& rows = buffer_.rows();
+    const bool newest = !schema.reservoir;
+    const uint64_t first = newest ? rows.claim(count) : 0;
+    for (size_t i = 0; i < count; ++i) {
+      Ticket ticket{first + i, rows.row(first + i)};
+      std::byte* record = newest ? rows.open(ticket.row, ticket.id, number_, buffer_.writers()) : nullptr;
+      if (record == nullptr) record = begin(ticket);
+      if (record != nullptr) {
+        for (size_t f = 0; f < schema.fields.size(); ++f) {
+          const FieldPlan& field = schema.fields[f];
+          copy_bytes(record + field.offset, values[f] + i * field.step_nbytes, field.step_nbytes);
+        }
+        std::memcpy(record + schema.episode_offset, &episode_, sizeof episode_);
+        finish(ticket, priorities == nullptr ? std::nan("") : priorities[i]);
+      }
+      if (ends[i]) ++episode_;
+    }
+  }
+
+  int64_t episode() const { return episode_; }
+  void end_episode() { ++episode_; }
+
+  std::byte* begin(Ticket& ticket) override {
+    RowStore& rows = buffer_.rows();
+    for (size_t tries = 0; tries < kTries; ++tries) {
+      ticket.id = rows.claim(1);
+      if (!place(ticket)) return nullptr;
+      std::byte* record = rows.open(ticket.row, ticket.id, number_, buffer_.writers());
+      if (record != nullptr) return record;
+    }
+    buffer_.counts().skipped.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+
+  void finish(const Ticket& ticket, double priority) override {
+    if (buffer_.priorities() != nullptr) buffer_.priorities()->offer(ticket.row, priority);
+    buffer_.rows().commit(ticket.row, ticket.id);
+    written_.push_back(ticket.id);
+  }
+
+  uint64_t put_frame(size_t store, const std::byte* frame) override {
+    RowStore& frames = buffer_.frames(store);
+    for (size_t tries = 0; tries < kTries; ++tries) {
+      const uint64_t id = frames.claim(1);
+      std::byte* record = frames.open(frames.row(id), id, number_, buffer_.writers());
+      if (record == nullptr) continue;
+      std::memcpy(record, frame, frames.record_nbytes());
+      frames.commit(frames.row(id), id);
+      frames.count_written(1);
+      return id;
+    }
+    return Schema::kLostFrame;
+  }
+
+  uint64_t oldest_reusable(size_t store) const override {
+    const RowStore& frames = buffer_.frames(store);
+    const uint64_t young = frames.capacity() / 8;
+    return std::max(frames.base(), frames.claimed() > young ? frames.claimed() - young : 0);
+  }
+
+ private:
+  // Frames of the newest sixteenth stay about as long as a row that is written now; the spare frames make up for the rest.
+  static constexpr uint64_t kYoungShare = 16;
+  static constexpr size_t kTries = 64;  // rows in the hands of other writers, one after another, before one is given up
+
+  void join() {
+    number_ = buffer_.writers().join();
+    if (forks_ != fork_generation()) random_ = Random(random_.next() ^ ProcessIdentity::of_this_process());
+    forks_ = fork_generation();
+    episode_ = buffer_.first_episode();
+  }
+
+  // The row for a new id: the oldest; in a reservoir of k rows the i-th id takes a free row, or any with chance k / i.
+  bool place(Ticket& ticket) {
+    RowStore& rows = buffer_.rows();
+    if (!buffer_.schema().reservoir) {
+      ticket.row = rows.row(ticket.id);
+      return true;
+    }
+    const uint64_t index = ticket.id - rows.base();
+    ticket.row = index < rows.capacity() ? index : random_.below(index + 1);
+    return ticket.row < rows.capacity();
+  }
+
+  Buffer& buffer_;
+  Random random_;   // for reservoirs
+  uint64_t epoch_;  // of the buffer, when the last add began
+  uint64_t forks_ = fork_generation();
+  uint32_t number_ = Writers::kNobody;
+  int64_t episode_ = 0;
+  std::vector<uint64_t> written_;
+};
+
+}  // namespace penstock

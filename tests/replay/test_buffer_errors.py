@@ -1,0 +1,186 @@
+"""What is not legal is named, with what was found and what to give instead, and changes nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.replay import (
+    Field,
+    NotReady,
+    NStep,
+    Prioritized,
+    RateLimiter,
+    ReplayBuffer,
+    Reservoir,
+    Reverse,
+    Sequences,
+)
+
+STEP: dict[str, Any] = {"obs": [1.0, 2.0, 3.0], "action": 1, "flag": True}
+
+
+def make_buffer(**options: object) -> ReplayBuffer:
+    fields = {"obs": Field((3,)), "action": Field((), "int64"), "flag": Field((), "bool")}
+    return ReplayBuffer(10, fields, **options)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"obs": [1.0, 2.0]}, ValueError, r"obs has shape \[2\], but one step is \[3\]: give that, or \[k, ...\]"),
+        ({"obs": np.zeros((2, 2, 3))}, ValueError, r"obs has shape \[2, 2, 3\], but one step is \[3\]"),
+        ({"obs": 1.0}, ValueError, r"obs has shape \[\], but one step is \[3\]"),
+        ({"obs": None}, TypeError, "obs is a NoneType: give float32 numbers"),
+        ({"obs": "here"}, TypeError, "obs is a str .*: give float32 numbers"),
+        ({"action": 1.5}, TypeError, "action is float64, but the field holds int64: convert it"),
+        ({"action": np.zeros(3, np.int64)}, ValueError, "action holds 3 steps, but obs holds 1: give the same number"),
+        ({"flag": 2}, TypeError, "flag is int64, but the field holds bool"),
+        ({"reward": 1.0}, KeyError, "reward is no field of this buffer: its fields are obs, action, flag"),
+        ({"terminated": [True, False]}, ValueError, "terminated holds 2 steps, but obs holds 1"),
+        ({"priorities": 1.0}, TypeError, r"a buffer that is not prioritized: .* make it with sampler=Prioritized\(\)"),
+        ({"mask": [True, False]}, ValueError, "mask has 2 entries for 1 steps: give one for each"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_named_and_not_written(
+    wrong: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    buffer = make_buffer()
+    with pytest.raises(error, match=message):
+        buffer.add(**{**STEP, **wrong})
+    assert len(buffer) == buffer.num_added == 0
+    assert buffer.add(**STEP) == 0
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("uint8", -1), ("int8", 128), ("int32", 2**31)])
+def test_a_number_outside_the_range_of_its_field_is_named(dtype: str, value: int) -> None:
+    buffer = ReplayBuffer(10, {"action": Field((), dtype)})
+    with pytest.raises(ValueError, match=f"action holds {value} to {value}, which {dtype} cannot hold"):
+        buffer.add(action=value)
+
+
+@pytest.mark.parametrize("missing", STEP)
+def test_a_missing_field_is_named(missing: str) -> None:
+    buffer = make_buffer()
+    with pytest.raises(KeyError, match=f"{missing} is missing: .* obs, action, flag"):
+        buffer.add(**{name: value for name, value in STEP.items() if name != missing})
+    assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("option", [{"n_step": NStep(reward="obs")}, {"sequences": Sequences(4, 2)}])
+def test_rows_of_several_steps_need_to_know_where_episodes_end(option: dict[str, Any]) -> None:
+    with pytest.raises(KeyError, match="terminated is missing: rows of several steps end with the episode"):
+        make_buffer(**option).add(**STEP)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"obs": [1.0, 2.0, 3.0]}, r"obs has shape \[3\], but one step is \[3\]: .* behind the number of lanes, 2"),
+        ({name: [value] * 3 for name, value in STEP.items()}, "values for 3 lanes, but this writer has 2"),
+        ({"mask": [True]}, "mask has 1 entries for 2 steps: give one for each"),
+    ],
+)
+def test_a_wrong_number_of_lanes_is_named(wrong: dict[str, Any], message: str) -> None:
+    buffer = make_buffer()
+    writer = buffer.writer(lanes=2)
+    with pytest.raises(ValueError, match=message):
+        writer.add(**{**{name: [value] * 2 for name, value in STEP.items()}, **wrong})
+    assert len(buffer) == 0
+
+
+def test_a_lane_that_is_not_there_is_named() -> None:
+    with pytest.raises(IndexError, match="lane 2 is not legal: lanes are 0 to 1"):
+        make_buffer().writer(lanes=2).end_episode(2)
+    with pytest.raises(ValueError, match="lanes=0 is not legal: give 1 or more"):
+        make_buffer().writer(lanes=0)
+
+
+@pytest.mark.parametrize("batch_size", [0, -3])
+def test_a_batch_size_that_is_not_legal_is_named(batch_size: int) -> None:
+    with pytest.raises(ValueError, match=f"batch_size={batch_size} is not legal: give 1 or more"):
+        make_buffer().sample(batch_size)
+
+
+@pytest.mark.parametrize("illegal", [np.nan, np.inf, -1.0])
+def test_an_illegal_priority_is_named_and_changes_nothing(illegal: float) -> None:
+    buffer = make_buffer(sampler=Prioritized())
+    buffer.add(**STEP)
+    with pytest.raises(ValueError, match=r"priorities\[0\] is .*: priorities must be finite and not negative"):
+        buffer.add(**STEP, priorities=illegal)
+    with pytest.raises(ValueError, match=r"priorities\[1\] is .*: priorities must be finite and not negative"):
+        buffer.update_priorities([0, 0], [5.0, illegal])
+    assert (len(buffer), buffer.max_priority) == (1, 1.0)
+
+
+def test_priorities_must_be_as_many_as_what_they_are_for() -> None:
+    buffer = make_buffer(sampler=Prioritized())
+    with pytest.raises(ValueError, match="found 2 priorities for 1 steps: give one for each, or one for all"):
+        buffer.add(**STEP, priorities=[1.0, 2.0])
+    with pytest.raises(ValueError, match="found 1 priorities for 2 rows: give one for each"):
+        buffer.update_priorities([0, 1], [1.0])
+
+
+def test_what_only_a_prioritized_buffer_can_do_says_so() -> None:
+    for ask in (lambda buffer: buffer.update_priorities([0], [1.0]), lambda buffer: buffer.max_priority):
+        with pytest.raises(TypeError, match=r"this buffer has no priorities: make it with sampler=Prioritized\(\)"):
+            ask(make_buffer())
+
+
+def test_a_reservoir_does_not_know_where_a_row_went() -> None:
+    with pytest.raises(TypeError, match="this buffer is a reservoir"):
+        make_buffer(sampler=Reservoir()).get([0])
+
+
+def test_a_limited_buffer_says_which_side_is_ahead() -> None:
+    buffer = make_buffer(rate_limiter=RateLimiter(samples_per_insert=1.0, min_size=2, tolerance=4))
+    writer = buffer.writer(timeout=0.01)
+    writer.add(**STEP)
+    with pytest.raises(NotReady, match="a sample of 4 waits for the first rows: 1 are inserted, min_size=2"):
+        buffer.sample(4)
+    for _ in range(5):
+        writer.add(**STEP)
+    with pytest.raises(NotReady, match="inserting is ahead"):
+        writer.add(**STEP)
+    assert len(buffer) == 6
+    buffer.sample(4)
+    buffer.sample(4)
+    with pytest.raises(NotReady, match="sampling is ahead"):
+        buffer.sample(4, timeout=0.01)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"capacity": 0}, ValueError, "capacity=0 is not legal: give a whole number of rows, 1 or more"),
+        ({"capacity": 1e6}, ValueError, "capacity=1000000.0 is not legal: give a whole number"),
+        ({"capacity": 10**11}, MemoryError, "a replay buffer of 100,000,000,000 rows needs .* MiB, but only"),
+        ({"fields": {}}, ValueError, "fields is empty: name at least one"),
+        ({"fields": {"a": (3,)}}, TypeError, r"fields\['a'\] is \(3,\): give a Field\(shape, dtype\)"),
+        ({"fields": {"ids": Field()}}, ValueError, r"fields\['ids'\]: the name is used by the buffer itself"),
+        ({"fields": {"a": Field((0,))}}, ValueError, r"fields\['a'\] has shape \(0,\): every length must be 1 or more"),
+        ({"fields": {"a": Field((), object)}}, ValueError, r"fields\['a'\] has dtype object: .* plain numbers"),
+        ({"fields": {"a": Field((), ">f4")}}, ValueError, r"fields\['a'\] has dtype >f4 in foreign byte order"),
+        ({"fields": {"a": Field((3,), stack=1)}}, ValueError, r"fields\['a'\] has stack=1, but 1 axes"),
+        ({"fields": {"a": Field((65,), stack=0)}}, ValueError, r"fields\['a'\] stacks 65 frames: at most 64"),
+        ({"fields": {"a": Field(), "b": Field(next_of="c")}}, ValueError, r"next_of='c': give one of \['a'\]"),
+        ({"fields": {"a": Field(), "b": Field((2,), next_of="a")}}, ValueError, "give both the same shape and dtype"),
+        ({"fields": {"a": Field(first=True)}}, ValueError, "a meaning only with sequences"),
+        ({"sampler": "uniform"}, TypeError, r"sampler='uniform' is not legal: give Uniform\(\), Prioritized\(\)"),
+        ({"sampler": Prioritized(alpha=-1.0)}, ValueError, r"Prioritized\(alpha=-1.0\) is not legal"),
+        ({"sampler": Prioritized(normalize="all")}, ValueError, "give 'buffer' or 'batch'"),
+        ({"sampler": Reverse(stride=0)}, ValueError, r"Reverse\(stride=0\) is not legal"),
+        ({"n_step": NStep(steps=0)}, ValueError, r"NStep\(steps=0\) is not legal"),
+        ({"n_step": NStep(gamma=1.5)}, ValueError, r"NStep\(gamma=1.5\) is not legal: give 0 to 1"),
+        ({"n_step": NStep(reward="r")}, ValueError, "reward='r'.*: .* float32 or float64, found no such field"),
+        ({"n_step": NStep(), "sequences": Sequences()}, ValueError, "n_step and sequences cannot be combined"),
+        ({"sequences": Sequences(length=0)}, ValueError, "length and period must be 1 or more"),
+        ({"num_threads": 0}, ValueError, "num_threads=0 is not legal: give 1 or more"),
+    ],
+)
+def test_a_setting_that_is_not_legal_is_named(
+    settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    legal: dict[str, Any] = {"capacity": 10, "fields": {"reward": Field()}}
+    with pytest.raises(error, match=message):
+        ReplayBuffer(**{**legal, **settings})

@@ -1,0 +1,48 @@
+"""What the pages in docs show works: their Python runs, their links lead somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
+
+
+def python_of(page: Path) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+
+
+def anchor(heading: str) -> str:
+    """The name that a heading is linked by."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_pages_with_python_are_found():
+    assert DOCS / "replay.md" in WITH_PYTHON
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path):
+    script = tmp_path / "page.py"
+    script.write_text(python_of(page))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # what the page writes goes with the test
+    run = subprocess.run(
+        [sys.executable, script.name], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    files = [link.partition("#")[0] for link in links if not link.startswith("#")]
+    assert [link for link in links if link.startswith("#") and link[1:] not in anchors] == []
+    assert [name for name in files if not (page.parent / name).exists()] == []
