@@ -161,4 +161,4 @@ def main(updates: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4_000)

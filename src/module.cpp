@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "bindings.h"
+#include "robust_mutex.h"
 
 NB_MODULE(_native, module) {
   module.doc() = "Penstock's native core; import it through penstock.ipc.";
@@ -17,6 +18,10 @@ NB_MODULE(_native, module) {
       PyErr_SetObject(PyExc_OSError, arguments.ptr());
     }
   });
+  penstock::while_waiting_for_a_mutex = [] {
+    const nanobind::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+  };
   penstock::bind_arena(module);
   penstock::bind_signals(module);
   penstock::bind_state(module);

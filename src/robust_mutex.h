@@ -10,6 +10,10 @@
 
 namespace penstock {
 
+// Called from time to time by whoever waits for a mutex; may throw, and then the wait is over. The Python face lets it
+// throw what a signal handler raised: the holder may be stopped, and Ctrl-C shall work all the same.
+inline void (*while_waiting_for_a_mutex)() = nullptr;
+
 // The data it guards must be consistent at every instant, because the holder may be killed at any: prepare first, then
 // commit with a single store. Or whoever locks after a death must put it right.
 class RobustMutex {
@@ -32,6 +36,7 @@ class RobustMutex {
       const int64_t until_ns = now_ns() + kLongestSleepNs;
       const timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
       error = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until);
+      if (error == ETIMEDOUT && while_waiting_for_a_mutex != nullptr) while_waiting_for_a_mutex();
     }
     const bool orphaned = error == EOWNERDEAD;
     if (orphaned) error = pthread_mutex_consistent(&mutex_);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
 import time
@@ -35,8 +36,8 @@ class Stats:
 
     Attributes
     ----------
-    rows_written : int
-        Rows ever committed.
+    rows_added : int
+        Rows ever added; a reservoir has not kept all.
     rows_skipped : int
         Rows given up because other writers were in every row that was tried.
     rows_redrawn : int
@@ -47,7 +48,7 @@ class Stats:
         Frames written to the stores of stacked and shared fields.
     """
 
-    rows_written: int
+    rows_added: int
     rows_skipped: int
     rows_redrawn: int
     updates_late: int
@@ -76,8 +77,8 @@ class ReplayBuffer:
     rate_limiter : RateLimiter or None
         Holds back whoever is ahead, writers or readers.
     frame_capacity : int or None
-        Frames kept for each stacked or shared field. By default one for each step of all rows and an eighth more, which
-        is enough for episodes of at least 8 steps (with ``sequences``: several times their length); where episodes are
+        Frames kept for each stacked or shared field. By default one for each step of all rows and an eighth more,
+        enough for episodes of at least 8 steps (with ``sequences``: of several times their length). Where episodes are
         shorter, the oldest rows lose their frames early, and are drawn no more.
     disk : str, Path or None
         A directory on whose disk the rows lie, in a file without a name. Words and priorities stay in memory.
@@ -111,6 +112,8 @@ class ReplayBuffer:
         seed: int | None = None,
     ) -> None:
         sampler = Uniform() if sampler is None else sampler
+        if not isinstance(rate_limiter, RateLimiter | None):
+            raise TypeError(f"rate_limiter={rate_limiter!r} is not legal: give a RateLimiter or None")
         plan = make_plan(
             capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity
         )
@@ -171,7 +174,7 @@ class ReplayBuffer:
         timeout : float or None
             Seconds that ``add`` waits for the rate limiter at most; None: for ever.
         """
-        return Writer(self._core, self._plan, self.rate_limiter, lanes, timeout)
+        return Writer(self._core, self.rate_limiter, lanes, timeout)
 
     def add(self, **steps: Any) -> int | None:
         """Write a step, or ``[k, ...]`` successive steps of one lane: see ``Writer.add``."""
@@ -217,30 +220,28 @@ class ReplayBuffer:
         NotReady
             If there was nothing to sample within the timeout.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} is not legal: give 1 or more")
+        batch_size = operator.index(batch_size)
+        deadline = None if timeout is None else time.monotonic() + timeout
         if self.rate_limiter is not None:
-            self.rate_limiter.sample(batch_size, timeout)
+            # Only samples that can be taken are counted.
+            if not self._core.await_rows(timeout):
+                raise NotReady(self._nothing_to_sample())
+            self.rate_limiter.sample(batch_size, _left(deadline))
         found = self._draw(batch_size, beta, out)
-        if found is None:
-            found = self._draw_later(batch_size, beta, out, timeout)
-        return found
+        return found if found is not None else self._draw_later(batch_size, beta, out, deadline)
 
     def _draw(self, batch_size: int, beta: float | None, out: Batch | None) -> Batch | None:
         if self._reverse is not None:
             return self._reverse.sample(batch_size, out)
         return self._core.sample(batch_size, self._beta if beta is None else beta, out)
 
-    def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, timeout: float | None) -> Batch:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            if not self._core.await_rows(left) or (left is not None and left <= 0):
-                raise NotReady(self._nothing_to_sample())
+    def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, deadline: float | None) -> Batch:
+        while self._core.await_rows(_left(deadline)) and _left(deadline) != 0.0:
             found = self._draw(batch_size, beta, out)
             if found is not None:
                 return found
             time.sleep(0.001)  # rows are there, but all of priority 0 or in the hands of writers
+        raise NotReady(self._nothing_to_sample())
 
     def _nothing_to_sample(self) -> str:
         if len(self) == 0:
@@ -267,7 +268,10 @@ class ReplayBuffer:
         """
         if self._plan.reservoir:
             raise TypeError("get() needs rows that lie in order, but this buffer is a reservoir")
-        numbers = np.ascontiguousarray(ids, np.int64)
+        numbers = np.asarray(ids)
+        if numbers.dtype.kind not in "iu" and numbers.size:
+            raise TypeError(f"ids must be whole numbers, found {numbers.dtype}")
+        numbers = np.ascontiguousarray(numbers, np.int64)
         batch, unread = self._core.gather(numbers % self.capacity, numbers)
         if len(unread):
             raise KeyError(f"row {numbers[unread[0]]} is not in the buffer (any more): {len(unread)} of {len(numbers)}")
@@ -364,8 +368,8 @@ class ReplayBuffer:
 
     @property
     def num_added(self) -> int:
-        """Rows ever written."""
-        return self.stats().rows_written
+        """Rows ever added."""
+        return self.stats().rows_added
 
     def stats(self) -> Stats:
         """What happened since the buffer was made."""
@@ -435,6 +439,11 @@ class ReplayBuffer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows, {', '.join(self.fields)})"
 
+
+
+def _left(deadline: float | None) -> float | None:
+    """Seconds until then; None: for ever."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _settings(limiter: RateLimiter) -> dict[str, float]:

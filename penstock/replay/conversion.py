@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of kinds of dtype: what a field holds may not be below what it gets
 
 def convert(value: Any, name: str, dtype: np.dtype, lenient: bool) -> np.ndarray:
     """``value`` as a C-contiguous array of ``dtype``.
@@ -19,18 +20,18 @@ def convert(value: Any, name: str, dtype: np.dtype, lenient: bool) -> np.ndarray
     ValueError
         If a number is outside the field's range.
     """
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array of numbers: {error}") from None
     if array.dtype == dtype:
         return np.ascontiguousarray(array).reshape(array.shape)
-    if array.dtype.hasobject or array.dtype.kind not in "biufc":
+    if array.dtype.hasobject or array.dtype.kind not in _RANKS:
         raise TypeError(f"{name} is {_described(value, array)}: give {dtype} numbers of one shape")
-    converted = np.ascontiguousarray(array.astype(dtype)).reshape(array.shape)
-    if lenient:
-        return converted
-    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-    if ranks[array.dtype.kind] > ranks[dtype.kind]:
+    if not lenient and _RANKS[array.dtype.kind] > _RANKS[dtype.kind]:
         raise TypeError(f"{name} is {array.dtype}, but the field holds {dtype}: convert it, or declare the field so")
-    if dtype.kind in "iu" and not np.array_equal(array, converted):
+    converted = np.ascontiguousarray(array.astype(dtype)).reshape(array.shape)
+    if not lenient and dtype.kind in "iu" and not np.array_equal(array, converted):
         raise ValueError(f"{name} holds {array.min()} to {array.max()}, which {dtype} cannot hold")
     return converted
 

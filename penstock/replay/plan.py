@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ def make_plan(
     _check_names(fields, sampler, n_step, sequences, lenient)
     if frame_capacity is not None and frame_capacity < 1:
         raise ValueError(f"frame_capacity={frame_capacity} is not legal: give 1 or more, or None")
+    capacity = int(capacity)
     rewards = _rewards(n_step)
     length = sequences.length if sequences else 0
     boundaries = (terminated, truncated)
@@ -201,11 +203,13 @@ def _check(
     n_step: NStep | None,
     sequences: Sequences | None,
 ) -> None:
-    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity < 2**40:
+    if not isinstance(capacity, Integral) or isinstance(capacity, bool) or not 1 <= capacity < 2**40:
         raise ValueError(f"capacity={capacity!r} is not legal: give a whole number of rows, 1 or more")
     if not fields:
         raise ValueError("fields is empty: name at least one, e.g. {'obs': Field((4,)), 'action': Field((), 'int64')}")
     for name, field in fields.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name {name!r} of a field is no string")
         if not isinstance(field, Field):
             raise TypeError(f"fields[{name!r}] is {field!r}: give a Field(shape, dtype)")
         _check_field(name, field, fields, sequences)
@@ -235,7 +239,12 @@ def _check_names(
 
 
 def _check_field(name: str, field: Field, fields: Mapping[str, Field], sequences: Sequences | None) -> None:
-    dtype = np.dtype(field.dtype)
+    try:
+        dtype = np.dtype(field.dtype)
+    except TypeError:
+        raise TypeError(f"fields[{name!r}] has dtype={field.dtype!r}, which NumPy does not know") from None
+    if not isinstance(field.shape, tuple | list):
+        raise TypeError(f"fields[{name!r}] has shape={field.shape!r}: give a tuple of lengths, () for a number")
     if dtype.hasobject or dtype.names is not None or dtype.char not in "?bBhHiIlLqQefdgFDG":
         raise ValueError(f"fields[{name!r}] has dtype {dtype}: a buffer holds plain numbers and bools")
     if not dtype.isnative:

@@ -10,7 +10,6 @@ import numpy as np
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.conversion import convert
 from penstock.replay.limiter import RateLimiter
-from penstock.replay.plan import Plan
 
 
 class Writer:
@@ -20,14 +19,13 @@ class Writer:
     """
 
     def __init__(
-        self, core: ReplayCore, plan: Plan, limiter: RateLimiter | None, lanes: int, timeout: float | None
+        self, core: ReplayCore, limiter: RateLimiter | None, lanes: int, timeout: float | None
     ) -> None:
         if lanes < 1:
             raise ValueError(f"lanes={lanes} is not legal: give 1 or more")
         self._limiter = limiter
         self._timeout = timeout
         self._lanes = lanes
-        self._first_field = plan.fields[0]
         self._native = ReplayWriter(core, lanes, secrets.randbits(64), convert)
 
     @property
@@ -64,23 +62,18 @@ class Writer:
 
     def _add_in_turn(self, limiter: RateLimiter, steps: dict[str, Any]) -> int | None:
         """Add as much at once as the rate limiter may let in."""
-        count = self._count(steps)
-        if count <= limiter.largest_insert or self._lanes > 1:
-            limiter.insert(count, self._timeout)
-            return self._native.add(steps)
+        count = self._native.check(steps)
+        mask = steps.get("mask")
+        most = limiter.largest_insert if self._lanes == 1 else count
         first = None
-        for begin in range(0, count, limiter.largest_insert):
-            part = slice(begin, begin + limiter.largest_insert)
-            added = self._add_in_turn(limiter, {name: np.asarray(value)[part] for name, value in steps.items()})
+        for begin in range(0, count, most):
+            end = min(begin + most, count)
+            taking_part = end - begin if mask is None else int(np.count_nonzero(np.atleast_1d(mask)[begin:end]))
+            if taking_part:
+                limiter.insert(taking_part, self._timeout)
+            added = self._native.add(steps, begin, end)
             first = added if first is None else first
         return first
-
-    def _count(self, steps: dict[str, Any]) -> int:
-        """Steps in the arguments of an ``add``, as the rate limiter counts them."""
-        if "mask" in steps:
-            return int(np.count_nonzero(steps["mask"]))
-        shape = np.shape(steps.get(self._first_field.name, ()))
-        return int(shape[0]) if len(shape) > len(self._first_field.shape) else 1
 
     def end_episode(self, lane: int | None = None) -> int | None:
         """Cut the episode of a lane, or of all, after its last step, as a truncation does: write what is unfinished.

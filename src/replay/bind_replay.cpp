@@ -161,6 +161,10 @@ nb::object sample_uniform(ReplayCore& core, int64_t rows, nb::handle out_arrays,
 nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_arrays, bool positions) {
   if (core.buffer.priorities() == nullptr) return sample_uniform(core, rows, out_arrays, positions);
   const size_t batch_size = checked(rows);
+  if (!(std::isfinite(beta) && beta >= 0)) {
+    const std::string message = "beta=" + std::to_string(beta) + " is not legal: give a finite number, 0 or more";
+    throw nb::value_error(message.c_str());
+  }
   BatchOut out(core, batch_size, out_arrays);
   auto* weights = reinterpret_cast<float*>(out.add("weights", {}, dtype("float32")));
   return drawn(core, out, batch_size, positions, [&] {
@@ -262,8 +266,20 @@ void check_count(size_t priorities, size_t rows) {
   throw nb::value_error(message.c_str());
 }
 
+// Whole numbers as int64, converted by NumPy where they are of another dtype.
+nb::object whole_numbers(nb::handle given, const char* name, bool lenient) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  nb::object array = numpy.attr("ascontiguousarray")(given);
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  if (!lenient && kind != "i" && kind != "u" && nb::cast<size_t>(array.attr("size")) != 0) {
+    const std::string message = std::string(name) + " must be whole numbers, found " + text(array.attr("dtype"));
+    throw nb::type_error(message.c_str());
+  }
+  return numpy.attr("ascontiguousarray")(array, dtype("int64"));
+}
+
 size_t update(ReplayCore& core, nb::handle ids, nb::handle given) {
-  const nb::object numbers = nb::module_::import_("numpy").attr("ascontiguousarray")(ids, dtype("int64"));
+  const nb::object numbers = whole_numbers(ids, "ids", core.lenient);
   const ArrayView view(numbers, "ids");
   const PriorityValues priorities(given);
   check_count(priorities.span().size(), view.int64s().size());
@@ -278,7 +294,7 @@ size_t update(ReplayCore& core, nb::handle ids, nb::handle given) {
 
 // Updates what lies in these rows now, unless it has come at `newest` or later.
 size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given, uint64_t newest) {
-  const nb::object numbers = nb::module_::import_("numpy").attr("ascontiguousarray")(positions, dtype("int64"));
+  const nb::object numbers = whole_numbers(positions, "indexes", core.lenient);
   const ArrayView view(numbers, "indexes");
   const auto rows = view.int64s();
   const PriorityValues priorities(given);
@@ -322,7 +338,7 @@ nb::dict counts(ReplayCore& core) {
   uint64_t frames = 0;
   for (size_t store = 1; store < buffer.stores().size(); ++store) frames += buffer.stores()[store].written();
   nb::dict found;
-  found["rows_written"] = buffer.rows().written();
+  found["rows_added"] = buffer.rows().written();
   found["rows_skipped"] = buffer.counts().skipped.load();
   found["rows_redrawn"] = buffer.counts().redrawn.load();
   found["updates_late"] = buffer.counts().late.load();

@@ -1,10 +1,12 @@
 // Python face of writing: the values of one add() are all read and checked before the first of them is written.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "../array_view.h"
 #include "core.h"
@@ -44,50 +46,34 @@ class ReplayWriter {
     straight_ = schema.plain() && schema.frame_stores.empty() && lanes == 1;
   }
 
-  // The id of the first row finished, or None.
-  nb::object add(nb::dict given) {
+  // Writes steps [begin, end) of those given. The id of the first row finished, or None.
+  nb::object add(nb::dict given, size_t begin, size_t end) {
     const auto alone = one_at_a_time();
-    struct Release {
-      HeldArrays& held;
-      ~Release() { held.release(); }
-    } release{held_};
-    scratch_used_ = 0;
-    size_t known = 0;
-    size_t steps = 0;
-    size_t nbytes = 0;
-    for (size_t s = 0; s < slots_.size(); ++s) {
-      PyObject* value = PyDict_GetItemWithError(given.ptr(), slots_[s].name.ptr());
-      if (value == nullptr) {
-        if (s < core_.faces.size()) missing(slots_[s], given);
-        values_[s] = {};  // a boundary signal that is not stored
-        continue;
-      }
-      ++known;
-      values_[s] = read(slots_[s], value);
-      if (s == 0) steps = values_[0].steps;
-      if (values_[s].steps != steps) unequal(s, steps);
-      nbytes += values_[s].nbytes;
-    }
-    if (num_lanes_ > 1 && steps != num_lanes_) wrong_lanes(steps);
-    const double* priorities = read_priorities(given, steps, known);
-    const bool* mask = read_mask(given, steps, known);
-    if (!core_.lenient && known != static_cast<size_t>(PyDict_Size(given.ptr()))) unknown(given);
-    require_boundaries(given);
-    copying(nbytes, [&] {
+    const Release release{held_};
+    Steps steps = read_all(given);
+    steps.cut(begin, std::min(end, steps.count));
+    copying(steps.nbytes, [&] {
       begin_add();
       if (straight_) {
-        write_rows(steps, priorities, mask);
+        write_rows(steps);
       } else {
-        write_steps(steps, priorities, mask);
+        write_steps(steps);
       }
       writer_.end_add();
     });
     return first_id();
   }
 
-  nb::object end_episode(nb::object lane) {
-    if (!lane.is_none() && nb::cast<size_t>(lane) >= num_lanes_) {
-      const std::string message = "lane " + text(lane) + " is not legal: lanes are 0 to " +
+  // How many steps are given; raises all that add() would.
+  size_t check(nb::dict given) {
+    const auto alone = one_at_a_time();
+    const Release release{held_};
+    return read_all(given).count;
+  }
+
+  nb::object end_episode(std::optional<int64_t> lane) {
+    if (lane && static_cast<uint64_t>(*lane) >= num_lanes_) {
+      const std::string message = "lane " + std::to_string(*lane) + " is not legal: lanes are 0 to " +
                                   std::to_string(num_lanes_ - 1);
       throw nb::index_error(message.c_str());
     }
@@ -98,7 +84,7 @@ class ReplayWriter {
       length_ = 0;
     }
     for (size_t each = 0; each < num_lanes_ && !straight_; ++each) {
-      if (lane.is_none() || nb::cast<size_t>(lane) == each) lanes_.end_episode(writer_, each);
+      if (!lane || static_cast<size_t>(*lane) == each) lanes_.end_episode(writer_, each);
     }
     writer_.end_add();
     return first_id();
@@ -107,6 +93,50 @@ class ReplayWriter {
   size_t episode_length(size_t lane) const { return straight_ ? length_ : lanes_.pending(lane); }
 
  private:
+  struct Release {
+    HeldArrays& held;
+    ~Release() { held.release(); }
+  };
+
+  // What one add() is given beside the values_ of the fields.
+  struct Steps {
+    size_t count = 0;
+    size_t nbytes = 0;
+    const double* priorities = nullptr;
+    const bool* mask = nullptr;
+    size_t begin = 0;  // of those to be written
+
+    void cut(size_t from, size_t to) {
+      begin = std::min(from, to);
+      count = to;
+    }
+  };
+
+  Steps read_all(nb::dict given) {
+    scratch_used_ = 0;
+    Steps steps;
+    size_t known = 0;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      PyObject* value = PyDict_GetItemWithError(given.ptr(), slots_[s].name.ptr());
+      if (value == nullptr) {
+        if (s < core_.faces.size()) missing(slots_[s], given);
+        values_[s] = {};  // a boundary signal that is not stored
+        continue;
+      }
+      ++known;
+      values_[s] = read(slots_[s], value);
+      if (s == 0) steps.count = values_[0].steps;
+      if (values_[s].steps != steps.count) unequal(s, steps.count);
+      steps.nbytes += values_[s].nbytes;
+    }
+    if (num_lanes_ > 1 && steps.count != num_lanes_) wrong_lanes(steps.count);
+    steps.priorities = read_priorities(given, steps.count, known);
+    steps.mask = read_mask(given, steps.count, known);
+    if (!core_.lenient && known != static_cast<size_t>(PyDict_Size(given.ptr()))) unknown(given);
+    require_boundaries(given);
+    return steps;
+  }
+
   // Waits without the GIL: who is in add() needs it to come out.
   std::unique_lock<std::mutex> one_at_a_time() {
     std::unique_lock lock(adding_, std::try_to_lock);
@@ -245,28 +275,28 @@ class ReplayWriter {
     return std::any_of(value, value + nbytes, [](std::byte byte) { return byte != std::byte{0}; });
   }
 
-  void write_rows(size_t steps, const double* priorities, const bool* mask) {
-    ends_.resize(steps);
-    for (size_t i = 0; i < steps; ++i) ends_[i] = is_set(terminated_, i) || is_set(truncated_, i) ? 1 : 0;
+  void write_rows(const Steps& steps) {
+    ends_.resize(steps.count);
+    for (size_t i = steps.begin; i < steps.count; ++i) ends_[i] = is_set(terminated_, i) || is_set(truncated_, i) ? 1 : 0;
     // One piece, unless a mask leaves out some.
-    const size_t piece = mask == nullptr ? steps : 1;
-    for (size_t begin = 0; begin < steps; begin += piece) {
-      if (mask != nullptr && !mask[begin]) continue;
+    const size_t piece = steps.mask == nullptr ? steps.count - steps.begin : 1;
+    for (size_t begin = steps.begin; begin < steps.count; begin += piece) {
+      if (steps.mask != nullptr && !steps.mask[begin]) continue;
       for (size_t f = 0; f < core_.faces.size(); ++f) {
         pointers_[f] = values_[f].bytes + begin * slots_[f].step_nbytes;
       }
-      writer_.write(pointers_.data(), piece, priorities == nullptr ? nullptr : priorities + begin,
+      writer_.write(pointers_.data(), piece, steps.priorities == nullptr ? nullptr : steps.priorities + begin,
                     reinterpret_cast<const bool*>(ends_.data() + begin));
       for (size_t i = begin; i < begin + piece; ++i) length_ = ends_[i] != 0 ? 0 : length_ + 1;
     }
   }
 
-  void write_steps(size_t steps, const double* priorities, const bool* mask) {
-    for (size_t i = 0; i < steps; ++i) {
-      if (mask != nullptr && !mask[i]) continue;
+  void write_steps(const Steps& steps) {
+    for (size_t i = steps.begin; i < steps.count; ++i) {
+      if (steps.mask != nullptr && !steps.mask[i]) continue;
       for (size_t f = 0; f < core_.faces.size(); ++f) pointers_[f] = values_[f].bytes + i * slots_[f].step_nbytes;
       lanes_.step(writer_, num_lanes_ > 1 ? i : 0, pointers_.data(), is_set(terminated_, i), is_set(truncated_, i),
-                  priorities == nullptr ? std::nan("") : priorities[i]);
+                  steps.priorities == nullptr ? std::nan("") : steps.priorities[i]);
     }
   }
 
@@ -277,15 +307,15 @@ class ReplayWriter {
 
   // ---- errors
 
-  std::string legal() const {
-    std::string names;
-    for (const Slot& slot : slots_) names += (names.empty() ? "" : ", ") + nb::cast<std::string>(slot.name);
-    return names;
+  std::string names(size_t count) const {
+    std::string listed;
+    for (size_t s = 0; s < count; ++s) listed += (listed.empty() ? "" : ", ") + nb::cast<std::string>(slots_[s].name);
+    return listed;
   }
 
   [[noreturn]] void missing(const Slot& slot, nb::handle given) const {
-    const std::string message = nb::cast<std::string>(slot.name) + " is missing: every add() needs " + legal() +
-                                "; found " + text(nb::list(given));
+    const std::string message = nb::cast<std::string>(slot.name) + " is missing: every add() needs " +
+                                names(core_.faces.size()) + "; found " + text(nb::list(given));
     throw nb::key_error(message.c_str());
   }
 
@@ -294,7 +324,7 @@ class ReplayWriter {
       const bool known = std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.name.equal(name); }) ||
                          name.equal(priorities_.name) || name.equal(mask_.name);
       if (known) continue;
-      const std::string message = text(name) + " is no field of this buffer: its fields are " + legal();
+      const std::string message = text(name) + " is no field of this buffer: it knows " + names(slots_.size());
       throw nb::key_error(message.c_str());
     }
     throw nb::key_error("an unknown field");
@@ -352,7 +382,8 @@ void bind_replay_writer(nb::module_& module) {
                            "Writes the steps of one or several lanes; ``penstock.replay.Writer`` is its face.")
       .def(nb::init<nb::object, size_t, uint64_t, nb::object>(), nb::arg("core"), nb::arg("lanes"), nb::arg("seed"),
            nb::arg("convert"))
-      .def("add", &ReplayWriter::add, nb::arg("steps"))
+      .def("add", &ReplayWriter::add, nb::arg("steps"), nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX)
+      .def("check", &ReplayWriter::check, nb::arg("steps"))
       .def("end_episode", &ReplayWriter::end_episode, nb::arg("lane").none() = nb::none())
       .def("episode_length", &ReplayWriter::episode_length, nb::arg("lane") = 0);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "buffer.h"
@@ -32,23 +34,30 @@ class Gather {
   const std::vector<size_t>& operator()(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t count,
                                         const BatchArrays& batch) {
     unread_.clear();
-    const size_t parts = count * batch_row_nbytes_ >= kWorthThreads ? std::min(threads_.count(), count) : 1;
-    if (parts <= 1) {
+    if (count * batch_row_nbytes_ < kWorthThreads || threads_.count() == 1) {
       copy(rows, ids, places, 0, count, batch, unread_);
       return unread_;
     }
-    std::vector<std::vector<size_t>> unread(parts);
-    threads_.run([&](size_t part) {
-      if (part < parts) {
-        copy(rows, ids, places, count * part / parts, count * (part + 1) / parts, batch, unread[part]);
+    // Piece by piece, so that a thread that wakes up late has the less to do.
+    const size_t piece = std::max<size_t>(1, kPiece / batch_row_nbytes_);
+    std::atomic<size_t> next{0};
+    std::mutex collecting;
+    threads_.run([&](size_t) {
+      std::vector<size_t> unread;
+      for (size_t begin = 0; (begin = next.fetch_add(piece)) < count;) {
+        copy(rows, ids, places, begin, std::min(begin + piece, count), batch, unread);
       }
+      const std::lock_guard lock(collecting);
+      unread_.insert(unread_.end(), unread.begin(), unread.end());
     });
-    for (const auto& some : unread) unread_.insert(unread_.end(), some.begin(), some.end());
+    std::ranges::sort(unread_);
     return unread_;
   }
 
  private:
   static constexpr size_t kWorthThreads = size_t{1} << 19;  // bytes that take longer than waking a thread
+  static constexpr size_t kLarge = 2048;                    // bytes of a value that prefetching pays for
+  static constexpr size_t kPiece = size_t{1} << 18;         // bytes that a thread takes at once
   static constexpr size_t kAhead = 8;                       // rows whose bytes are on their way
 
   void copy(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t begin, size_t end,
@@ -58,21 +67,24 @@ class Gather {
     for (size_t i = begin; i < end; ++i) {
       if (i + kAhead < end) store.prefetch(rows[i + kAhead]);
       const size_t place = places == nullptr ? i : places[i];
+      const std::byte* next = i + 1 < end ? store.record(rows[i + 1]) : nullptr;
       if (ids[i] == RowStore::kNone || store.committed(rows[i]) != ids[i] ||
-          !copy_record(store.record(rows[i]), place, batch) || !store.unchanged(rows[i], ids[i])) {
+          !copy_record(store.record(rows[i]), next, place, batch) || !store.unchanged(rows[i], ids[i])) {
         unread.push_back(i);
       }
     }
   }
 
-  bool copy_record(const std::byte* record, size_t place, const BatchArrays& batch) {
+  bool copy_record(const std::byte* record, const std::byte* next, size_t place, const BatchArrays& batch) {
     const size_t length = std::max<size_t>(schema_.length, 1);
     for (size_t f = 0; f < schema_.fields.size(); ++f) {
       const FieldPlan& field = schema_.fields[f];
       const size_t nbytes = schema_.row_nbytes(field);
       std::byte* to = batch.fields[f] + place * nbytes;
-      if (field.frame_store < 0) {
+      if (field.frame_store < 0 && nbytes < kLarge) {
         copy_bytes(to, record + field.offset, nbytes);
+      } else if (field.frame_store < 0) {
+        copy_large(to, record + field.offset, next == nullptr ? nullptr : next + field.offset, nbytes);
       } else {
         const size_t steps = field.once ? 1 : length;
         for (size_t step = 0; step < steps; ++step) {

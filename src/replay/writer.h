@@ -26,6 +26,7 @@ class BufferWriter final : public Sink {
   // forked child, which is a writer of its own.
   bool begin_add() {
     written_.clear();
+    passed_over_ = 0;
     const uint64_t epoch = buffer_.epoch();
     const bool same_process = forks_ == fork_generation();
     if (same_process && epoch_ == epoch) return true;
@@ -40,8 +41,8 @@ class BufferWriter final : public Sink {
 
   // To be called last: the rows count from now on, and who waits for them is woken.
   void end_add() {
-    if (written_.empty()) return;
-    buffer_.rows().count_written(written_.size());
+    if (written_.size() + passed_over_ == 0) return;
+    buffer_.rows().count_written(written_.size() + passed_over_);
     buffer_.added().signal_all();
   }
 
@@ -78,7 +79,10 @@ class BufferWriter final : public Sink {
     RowStore& rows = buffer_.rows();
     for (size_t tries = 0; tries < kTries; ++tries) {
       ticket.id = rows.claim(1);
-      if (!place(ticket)) return nullptr;
+      if (!place(ticket)) {
+        ++passed_over_;
+        return nullptr;
+      }
       std::byte* record = rows.open(ticket.row, ticket.id, number_, buffer_.writers());
       if (record != nullptr) return record;
     }
@@ -143,6 +147,7 @@ class BufferWriter final : public Sink {
   uint32_t number_ = Writers::kNobody;
   int64_t episode_ = 0;
   std::vector<uint64_t> written_;
+  size_t passed_over_ = 0;  // rows of this add that a reservoir did not take
 };
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 """Rows that prove themselves whole, and the processes that write and sample them as fast as they can."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -57,17 +58,24 @@ def assert_whole(batch: dict[str, np.ndarray]) -> None:
         assert (batch[name] == values[batch["number"]]).all(), f"torn rows: {name} is not that of the row's number"
 
 
+def while_wanted() -> Iterator[None]:
+    """For ever, but not longer than the process that started this one."""
+    starter = os.getppid()
+    while os.getppid() == starter:
+        yield
+
+
 def write_for_ever(buffer: ReplayBuffer, first: int, chunk: int) -> None:
     """Write rows of successive numbers, so many at once."""
     chunks = [content(buffer, first + start + np.arange(chunk)) for start in range(0, 20 * chunk, chunk)]
-    while True:
+    for _ in while_wanted():
         for steps in chunks:
             buffer.add(**steps)
 
 
 def sample_for_ever(buffer: ReplayBuffer, batch_size: int) -> None:
     """Sample, check and, if it has any, update priorities."""
-    while True:
+    for _ in while_wanted():
         batch = buffer.sample(batch_size, timeout=None)
         assert_whole(batch)
         if "weights" in batch:

@@ -54,7 +54,7 @@ def test_the_newest_rows_are_kept_oldest_first(capacity: int) -> None:
             assert rows["number"].tolist() == rows["ids"].tolist() == kept
             assert (rows["obs"] == rows["number"][:, None]).all()
             assert len(buffer) == len(kept)
-    assert buffer.num_added == buffer.stats().rows_written == 250
+    assert buffer.num_added == buffer.stats().rows_added == 250
     assert buffer.capacity == capacity
 
 

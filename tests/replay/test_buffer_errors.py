@@ -36,7 +36,7 @@ def make_buffer(**options: object) -> ReplayBuffer:
         ({"action": 1.5}, TypeError, "action is float64, but the field holds int64: convert it"),
         ({"action": np.zeros(3, np.int64)}, ValueError, "action holds 3 steps, but obs holds 1: give the same number"),
         ({"flag": 2}, TypeError, "flag is int64, but the field holds bool"),
-        ({"reward": 1.0}, KeyError, "reward is no field of this buffer: its fields are obs, action, flag"),
+        ({"reward": 1.0}, KeyError, "reward is no field of this buffer: it knows obs, action, flag, terminated"),
         ({"terminated": [True, False]}, ValueError, "terminated holds 2 steps, but obs holds 1"),
         ({"priorities": 1.0}, TypeError, r"a buffer that is not prioritized: .* make it with sampler=Prioritized\(\)"),
         ({"mask": [True, False]}, ValueError, "mask has 2 entries for 1 steps: give one for each"),

@@ -23,6 +23,7 @@ from tests.replay.stress import (
     fill,
     sample_for_ever,
     sample_under_writers,
+    while_wanted,
     write_for_ever,
 )
 
@@ -182,8 +183,12 @@ def test_no_sampled_row_is_torn_by_the_writers_that_overwrite_it(
     sample_under_writers(fork, buffer, writers=3, samples=SAMPLES // (1 if capacity > 1 else 50))
 
 
-def test_no_sampled_row_is_torn_by_the_writers_that_overwrite_its_frames(fork: Start) -> None:
-    sample_under_writers(fork, ReplayBuffer(64, PICTURES), writers=3, samples=SAMPLES)
+@pytest.mark.parametrize("frame_capacity", [None, 40])  # with 40, frames are overwritten before the rows that show them
+def test_no_sampled_row_is_torn_by_the_writers_that_overwrite_its_frames(
+    fork: Start, frame_capacity: int | None
+) -> None:
+    buffer = ReplayBuffer(64, PICTURES, frame_capacity=frame_capacity)
+    sample_under_writers(fork, buffer, writers=3, samples=SAMPLES)
 
 
 def _write_numbers(buffer: ReplayBuffer, first: int, count: int) -> None:
@@ -266,7 +271,7 @@ HUGE = {"value": Field((1 << 20,), "uint8")}  # most of a writer's time is spent
 
 def _write_huge(buffer: ReplayBuffer) -> None:
     values = [np.full(1 << 20, value, np.uint8) for value in range(100)]
-    while True:
+    for _ in while_wanted():
         for value in values:
             buffer.add(value=value)
 
