@@ -3,6 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
+#include <mutex>
+
 #include "clock.h"
 
 namespace penstock {
@@ -21,12 +24,34 @@ void bind_rate_limiter(nb::module_& module);
 // tenth of that alone, but up to a switch interval (5 ms) when another thread wants it.
 inline constexpr size_t kCopyWithGil = 16 * 1024;
 
+// Whether this thread works without the GIL; who then must wait for something else may not let go of it once more.
+inline thread_local bool without_gil = false;
+
 // Runs work() without the GIL if it copies enough bytes to be worth it.
 template <class Work>
 auto copying(size_t nbytes, Work work) {
   if (nbytes <= kCopyWithGil) return work();
+  struct Without {
+    Without() { without_gil = true; }
+    ~Without() { without_gil = false; }
+  };
   nb::gil_scoped_release released;
+  const Without without;
   return work();
+}
+
+// Locks a mutex that its holder may keep while it waits for the GIL, or for another process: so whoever waits for it lets
+// go of the GIL, and serves Ctrl-C.
+inline std::unique_lock<std::timed_mutex> one_at_a_time(std::timed_mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock) {
+    {
+      nb::gil_scoped_release released;
+      if (lock.try_lock_for(std::chrono::nanoseconds(kLongestSleepNs))) break;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  return lock;
 }
 
 // Tries, sleeps without the GIL, tries again; true once attempt() succeeds, false when the time is over.

@@ -9,6 +9,8 @@
 
 NB_MODULE(_native, module) {
   module.doc() = "Penstock's native core; import it through penstock.ipc.";
+  // At exit other libraries may still hold objects of ours (actors of Ray do): that is no news for users.
+  nanobind::set_leak_warnings(false);
   // OSError picks its subclass (ProcessLookupError, ...) by errno.
   nanobind::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
@@ -18,9 +20,17 @@ NB_MODULE(_native, module) {
       PyErr_SetObject(PyExc_OSError, arguments.ptr());
     }
   });
-  penstock::while_waiting_for_a_mutex = [] {
+  penstock::around_a_wait = [](bool (*wait)(void*), void* mutex) {
+    const bool had_gil = !penstock::without_gil;
+    if (had_gil) {
+      const nanobind::gil_scoped_release released;
+      if (wait(mutex)) return true;
+    } else if (wait(mutex)) {
+      return true;
+    }
     const nanobind::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+    return false;
   };
   penstock::bind_arena(module);
   penstock::bind_signals(module);

@@ -10,9 +10,12 @@
 
 namespace penstock {
 
-// Called from time to time by whoever waits for a mutex; may throw, and then the wait is over. The Python face lets it
-// throw what a signal handler raised: the holder may be stopped, and Ctrl-C shall work all the same.
-inline void (*while_waiting_for_a_mutex)() = nullptr;
+// Makes a wait that may be long, `wait(mutex)`, which says whether it has the mutex. The Python face lets go of the GIL
+// meanwhile, and throws what a signal handler raised if the wait was in vain: the holder may be stopped, and Ctrl-C shall
+// work all the same.
+inline bool (*around_a_wait)(bool (*wait)(void*), void* mutex) = [](bool (*wait)(void*), void* mutex) {
+  return wait(mutex);
+};
 
 // The data it guards must be consistent at every instant, because the holder may be killed at any: prepare first, then
 // commit with a single store. Or whoever locks after a death must put it right.
@@ -32,11 +35,18 @@ class RobustMutex {
   bool lock() {
     int error = pthread_mutex_trylock(&mutex_);
     while (error == EBUSY || error == ETIMEDOUT) {
-      // Timed, so that a wake-up that died with the process it was meant for is not waited for.
-      const int64_t until_ns = now_ns() + kLongestSleepNs;
-      const timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
-      error = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until);
-      if (error == ETIMEDOUT && while_waiting_for_a_mutex != nullptr) while_waiting_for_a_mutex();
+      Wait wait{&mutex_, 0};
+      around_a_wait(
+          [](void* waiting) {
+            auto& [mutex, result] = *static_cast<Wait*>(waiting);
+            // Timed, so that a wake-up that died with the process it was meant for is not waited for.
+            const int64_t until_ns = now_ns() + kLongestSleepNs;
+            const timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
+            result = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+            return result != ETIMEDOUT;
+          },
+          &wait);
+      error = wait.result;
     }
     const bool orphaned = error == EOWNERDEAD;
     if (orphaned) error = pthread_mutex_consistent(&mutex_);
@@ -47,6 +57,11 @@ class RobustMutex {
   void unlock() { pthread_mutex_unlock(&mutex_); }
 
  private:
+  struct Wait {
+    pthread_mutex_t* mutex;
+    int result;
+  };
+
   pthread_mutex_t mutex_;  // written by the C library on behalf of whoever locks
 };
 

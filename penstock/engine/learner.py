@@ -90,10 +90,12 @@ class Learner:
         self._steps, self._version, self._updates = state.steps, state.version, state.updates
         self._masked = self._skipped = self._skipped_in_a_row = 0
         self._next_report = 0.0
+        self._owed: tuple[dict[str, Tensor], Tensor] | None = None  # what the last batch brought, if not yet reported
 
     def poll(self) -> bool:
         """Learn from one batch; False while there is none, or while the goal is reached."""
         if self._steps >= self._arena.control[Control.GOAL]:
+            self._report_what_is_owed()  # the goal may have been drawn nearer since the last batch
             self._clock.switch("wait for goal")
             return False
         self._clock.switch("gather")
@@ -211,11 +213,16 @@ class Learner:
             self._weights.publish(self._version, self._steps)
 
     def _report_learned(self, metrics: dict[str, Tensor], lag: Tensor) -> None:
-        now = time.monotonic()
+        self._owed = metrics, lag
         is_quiet = self._config.backend != "serial"  # where what is decided must not depend on the time
-        if is_quiet and now < self._next_report and self._steps < self._arena.control[Control.GOAL]:
+        if not is_quiet or time.monotonic() >= self._next_report or self._steps >= self._arena.control[Control.GOAL]:
+            self._report_what_is_owed()
+
+    def _report_what_is_owed(self) -> None:
+        if self._owed is None:
             return
-        self._next_report = now + REPORT_INTERVAL
+        (metrics, lag), self._owed = self._owed, None
+        self._next_report = time.monotonic() + REPORT_INTERVAL
         self._report(
             "learned",
             {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +23,12 @@ from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
 from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
+from penstock.replay.stats import Stats
 from penstock.replay.writer import Writer
 
 Batch = dict[str, NDArray[Any]]
 
 _MOST_THREADS = 4  # more add little: memory is as fast as it is
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What happened in a buffer since it was made, by all its processes.
-
-    Attributes
-    ----------
-    rows_added : int
-        Rows ever added; a reservoir has not kept all.
-    rows_skipped : int
-        Rows given up because other writers were in every row that was tried.
-    rows_redrawn : int
-        Sampled rows that were overwritten while they were read, and drawn again.
-    updates_late : int
-        Priority updates for rows that were overwritten, and dropped.
-    frames_stored : int
-        Frames written to the stores of stacked and shared fields.
-    """
-
-    rows_added: int
-    rows_skipped: int
-    rows_redrawn: int
-    updates_late: int
-    frames_stored: int
 
 
 class ReplayBuffer:
@@ -131,8 +107,10 @@ class ReplayBuffer:
     ) -> None:
         if num_threads is None:
             num_threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
-        if num_threads < 1:
-            raise ValueError(f"num_threads={num_threads} is not legal: give 1 or more")
+        if not hasattr(num_threads, "__index__") or not 1 <= num_threads <= 64:
+            raise ValueError(f"num_threads={num_threads!r} is not legal: give a whole number, 1 to 64")
+        if seed is not None and not hasattr(seed, "__index__"):
+            raise ValueError(f"seed={seed!r} is not legal: give a whole number, or None")
         control_nbytes, data_nbytes = ReplayCore.sizes(plan)
         what = f"a replay buffer of {plan.capacity:,} rows"
         require_memory(control_nbytes + (0 if disk is not None else data_nbytes), what)
@@ -156,9 +134,10 @@ class ReplayBuffer:
         self._sampler = sampler
         self._arenas = (control, data)
         self._num_threads = num_threads
-        self._core = ReplayCore(
-            control, data, plan, is_new, num_threads, secrets.randbits(64) if seed is None else seed % 2**64
-        )
+        first_seed = secrets.randbits(64) if seed is None else int(seed) % 2**64
+        # Sampling, and then each writer (reservoirs draw too), has a stream of its own.
+        self._writer_seeds = (number % 2**64 for number in itertools.count(first_seed + 1))
+        self._core = ReplayCore(control, data, plan, is_new, int(num_threads), first_seed)
         self._beta = sampler.beta if isinstance(sampler, Prioritized) else 0.0
         self._reverse = ReverseCursor(self._core, sampler.stride) if isinstance(sampler, Reverse) else None
         self._own_writer: Writer | None = None
@@ -174,7 +153,7 @@ class ReplayBuffer:
         timeout : float or None
             Seconds that ``add`` waits for the rate limiter at most; None: for ever.
         """
-        return Writer(self._core, self.rate_limiter, lanes, timeout)
+        return Writer(self._core, self.rate_limiter, lanes, timeout, next(self._writer_seeds))
 
     def add(self, **steps: Any) -> int | None:
         """Write a step, or ``[k, ...]`` successive steps of one lane: see ``Writer.add``."""
@@ -222,13 +201,14 @@ class ReplayBuffer:
         """
         batch_size = operator.index(batch_size)
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self.rate_limiter is not None:
-            # Only samples that can be taken are counted.
-            if not self._core.await_rows(timeout):
-                raise NotReady(self._nothing_to_sample())
-            self.rate_limiter.sample(batch_size, _left(deadline))
         found = self._draw(batch_size, beta, out)
-        return found if found is not None else self._draw_later(batch_size, beta, out, deadline)
+        if found is None:
+            found = self._draw_later(batch_size, beta, out, deadline)
+        # Only what can be taken is counted. Who had to wait draws once more, from what came meanwhile.
+        if self.rate_limiter is not None and not self.rate_limiter.try_sample(batch_size):
+            self.rate_limiter.sample(batch_size, _left(deadline))
+            found = self._draw(batch_size, beta, out) or found
+        return found
 
     def _draw(self, batch_size: int, beta: float | None, out: Batch | None) -> Batch | None:
         if self._reverse is not None:
@@ -246,8 +226,10 @@ class ReplayBuffer:
     def _nothing_to_sample(self) -> str:
         if len(self) == 0:
             return "the buffer is empty: add rows first, or give sample(timeout=seconds) to wait for another process"
-        reason = "their priorities are all 0" if self._core.prioritized else "their frames have been overwritten"
-        return f"none of the {len(self):,} rows can be sampled: {reason}"
+        reasons = ["writers are in all of them"]
+        reasons += ["their frames have been overwritten"] if self._plan.frame_stores else []
+        reasons += ["their priorities are all 0"] if self._core.prioritized else []
+        return f"none of the {len(self):,} rows can be sampled: {', or '.join(reasons)}"
 
     def allocate(self, batch_size: int) -> Batch:
         """Arrays for ``sample(batch_size, out=...)``, uninitialised.
@@ -353,7 +335,7 @@ class ReplayBuffer:
     # ---- the whole buffer
 
     def __len__(self) -> int:
-        """Rows that can be sampled."""
+        """Rows that lie in the buffer; a few too few where a writer was killed inside ``add``."""
         return self._core.size
 
     @property
@@ -400,6 +382,8 @@ class ReplayBuffer:
 
     def load(self, path: str | Path) -> None:
         """Replace everything in the buffer by what ``save`` wrote; nobody else may use it meanwhile.
+
+        Ids given before mean nothing any more. What writers have not finished is forgotten.
 
         A rate limiter with the settings of the saved one goes on with its counts, another starts again.
 

@@ -2,4 +2,12 @@
 
 
 class NotReady(TimeoutError):
-    """The buffer is still empty, or its rate limiter held the request, and the time to wait is over."""
+    """The buffer is still empty, or its rate limiter held the request, and the time to wait is over.
+
+    Attributes
+    ----------
+    written : int
+        Steps of an ``add`` that were written before it was held.
+    """
+
+    written = 0

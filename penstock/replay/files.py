@@ -222,8 +222,8 @@ def _put_contents(core: Core, path: Path, manifest: Manifest, priorities: _Leave
     for number, store in enumerate(frames, start=1):
         _put_store(core, path, number, store, None)
     if priorities:
-        priorities.leaves[~is_there] = 0.0
         priorities.ids[~is_there] = _NOTHING
+        priorities.leaves[priorities.ids == _NOTHING] = 0.0
         core.put_priorities(priorities.leaves, priorities.ids, priorities.largest)
     core.set_episode_starts(max(core.episode_starts(), manifest.episode_starts))
     core.set_generator_state(bytes.fromhex(manifest.generator))
@@ -238,9 +238,10 @@ def _put_store(
         rows = slice(block.begin, block.end)
         ids, records = _read_block(path, block, store.record_nbytes)
         ids[ids < base] = _NOTHING  # cleared while the save ran
-        if leaf_ids is not None:
-            ids[ids != leaf_ids[rows]] = _NOTHING  # overwritten before the priorities were read
         is_there[rows] = ids != _NOTHING
+        if leaf_ids is not None:
+            # Overwritten before the priorities were read: a row without a leaf gets that of the largest priority.
+            leaf_ids[rows][ids != leaf_ids[rows]] = _NOTHING
         core.put_block(number, block.begin, ids, records)
     found = int(is_there.sum())
     if min(written - cleared, store.capacity) != found:  # others wrote while the save ran, or were killed writing

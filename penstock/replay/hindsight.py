@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.replay.conversion import convert
+from penstock.replay.errors import NotReady
+
 if TYPE_CHECKING:
     from penstock.replay.buffer import ReplayBuffer
 
@@ -58,7 +61,7 @@ class Hindsight:
 
     Examples
     --------
-    >>> hindsight = Hindsight(buffer, lambda next_obs, action, goal: -(next_obs != goal).any(axis=1))
+    >>> hindsight = Hindsight(buffer, lambda next_obs, action, goal: (next_obs == goal).all(axis=1))
     >>> hindsight.add(obs=obs, action=action, next_obs=next_obs)  # for every step
     >>> hindsight.end_episode(goal)
     >>> batch = buffer.sample(256)
@@ -86,13 +89,14 @@ class Hindsight:
             raise ValueError(f"goals_per_step must be at least 1, found {goals_per_step}")
         if max_episode_length is not None and max_episode_length < 1:
             raise ValueError(f"max_episode_length must be at least 1 or None, found {max_episode_length}")
-        self._fields = {field.name: field for field in buffer._plan.fields}
+        plan = buffer._plan
+        self._fields = {field.name: field for field in plan.fields}
         for role, name in {"obs": obs, "action": action, "next_obs": next_obs, "reward": reward, "goal": goal}.items():
             if name not in self._fields:
                 raise ValueError(
                     f"the buffer has no field {name!r} for {role}=: declare it, or name one of {sorted(self._fields)}"
                 )
-        if buffer._plan.n_step or buffer._plan.length:
+        if plan.n_step or plan.length:
             raise ValueError(
                 "hindsight needs a buffer of single steps: n_step= and sequences= put steps together that are "
                 "relabelled with different goals; make the buffer without them"
@@ -101,12 +105,15 @@ class Hindsight:
         self.strategy = strategy
         self.goals_per_step = 1 if strategy == "final" else goals_per_step
         self.max_episode_length = max_episode_length
+        self._is_lenient = plan.lenient
         self._reward_fn = reward_fn
         self._goal_fn = goal_fn
         self._action, self._next_obs, self._reward, self._goal = action, next_obs, reward, goal
         self._required = frozenset(self._fields) - {reward, goal}
         self._rng = np.random.default_rng(seed)
-        self.clear()
+        self._episode: dict[str, list[Array]] = {}
+        self._unwritten: list[dict[str, Array]] = []  # rows of the episode that ends, for one goal after another
+        self._length = 0
 
     def add(self, **steps: ArrayLike) -> None:
         """Collect one step of the episode, or k successive ones.
@@ -119,9 +126,17 @@ class Hindsight:
 
         Raises
         ------
-        ValueError
-            If a field is missing, unknown or of a wrong shape, or the episode gets too long. Nothing was added.
+        KeyError
+            If a field is missing or unknown. Nothing was added.
+        TypeError, ValueError
+            If a value is of a wrong shape, dtype or range, the episode gets too long, or the last one is not written
+            yet. Nothing was added.
         """
+        if self._unwritten:
+            raise ValueError(
+                "the last episode is not written yet: call end_episode(goal) again, which goes on where it was held, "
+                "or clear() to give it up"
+            )
         self._check_names(frozenset(steps))
         values = {name: self._as_steps(name, value) for name, value in steps.items()}
         lengths = {name: len(value) for name, value in values.items()}
@@ -148,28 +163,33 @@ class Hindsight:
         Returns
         -------
         int
-            Rows written, ``T * (1 + goals_per_step)``; 0 if nothing was collected.
+            Rows of the episode, ``T * (1 + goals_per_step)``; 0 if nothing was collected.
 
         Raises
         ------
-        ValueError
-            If the goal, or what ``reward_fn`` or ``goal_fn`` returns, has a wrong shape. Nothing was written, and
-            the steps are still there.
+        TypeError, ValueError
+            If the goal, or what ``reward_fn`` or ``goal_fn`` returns, has a wrong shape, dtype or range. Nothing was
+            written, and the steps are still there.
+        NotReady
+            If the buffer's rate limiter held a row too long. The rows not written yet are kept: the next call writes
+            them, whatever goal it is given.
         """
         if len(self) == 0:
             return 0
-        steps = {name: np.concatenate(values) for name, values in self._episode.items()}
-        goals = [self._meant_goal(goal), *self._achieved_goals(steps[self._next_obs])]
-        episodes = [self._with_goal(steps, each) for each in goals]
-        length = len(self)
+        if not self._unwritten:
+            steps = {name: np.concatenate(values) for name, values in self._episode.items()}
+            goals = [self._meant_goal(goal), *self._achieved_goals(steps[self._next_obs])]
+            self._unwritten = [self._with_goal(steps, each) for each in goals]
+        while self._unwritten:
+            self._write_next()
+        rows = len(self) * (1 + self.goals_per_step)
         self.clear()
-        for rows in episodes:
-            self._write(rows)
-        return length * len(episodes)
+        return rows
 
     def clear(self) -> None:
         """Forget the steps collected since the last episode ended; the buffer stays as it is."""
-        self._episode: dict[str, list[Array]] = {}
+        self._episode = {}
+        self._unwritten = []
         self._length = 0
 
     def __len__(self) -> int:
@@ -188,11 +208,11 @@ class Hindsight:
             found.append(f"{sorted(unknown)} which are not expected")
         if missing := expected - given:
             found.append(f"no {sorted(missing)}")
-        raise ValueError(f"a step must have the fields {sorted(expected)}, found {', and '.join(found)}")
+        raise KeyError(f"a step must have the fields {sorted(expected)}, found {', and '.join(found)}")
 
     def _as_steps(self, name: str, value: ArrayLike) -> Array:
         shape = self._fields[name].shape if name in self._fields else ()
-        steps = np.array(value)
+        steps = np.array(self._convert(name, value))
         if steps.shape == shape:
             return steps[np.newaxis]
         if steps.shape[1:] == shape and steps.ndim == len(shape) + 1:
@@ -202,9 +222,13 @@ class Hindsight:
             f"found {list(steps.shape)}"
         )
 
+    def _convert(self, name: str, value: ArrayLike) -> Array:
+        dtype = self._fields[name].dtype if name in self._fields else np.dtype(bool)
+        return convert(value, name, dtype, self._is_lenient)
+
     def _meant_goal(self, goal: ArrayLike) -> Array:
         shape = self._fields[self._goal].shape
-        given = np.asarray(goal)
+        given = self._convert(self._goal, goal)
         if given.shape not in (shape, (len(self), *shape)):
             raise ValueError(
                 f"goal must have shape {list(shape)}, or {[len(self), *shape]} with one for each step, "
@@ -221,7 +245,7 @@ class Hindsight:
         else:
             chosen = states[self._achieving_steps(length)]
         for achieved in chosen:
-            goals = achieved if self._goal_fn is None else np.asarray(self._goal_fn(achieved))
+            goals = self._convert(self._goal, achieved if self._goal_fn is None else self._goal_fn(achieved))
             expected = (length, *self._fields[self._goal].shape)
             if goals.shape != expected:
                 raise ValueError(
@@ -241,14 +265,14 @@ class Hindsight:
         """Draw next states of the buffer's rows and this episode's, each as likely as any other, priorities aside."""
         stored = len(self.buffer)
         drawn = self._rng.integers(stored + len(states), size=count)
-        chosen = states[np.maximum(drawn - stored, 0)].astype(self._fields[self._next_obs].dtype)
+        chosen = states[np.maximum(drawn - stored, 0)]
         from_buffer = drawn < stored
         if from_buffer.any():
             chosen[from_buffer] = self.buffer.sample_uniform(int(from_buffer.sum()))[self._next_obs]
         return chosen
 
     def _with_goal(self, steps: dict[str, Array], goals: Array) -> dict[str, Array]:
-        rewards = np.asarray(self._reward_fn(steps[self._next_obs], steps[self._action], goals))
+        rewards = self._convert(self._reward, self._reward_fn(steps[self._next_obs], steps[self._action], goals))
         length, shape = len(goals), self._fields[self._reward].shape
         if rewards.shape[:1] != (length,) or rewards.size != length * math.prod(shape):
             raise ValueError(
@@ -257,11 +281,12 @@ class Hindsight:
             )
         return {**steps, self._reward: rewards.reshape(length, *shape), self._goal: goals}
 
-    def _write(self, rows: dict[str, Array]) -> None:
-        length = len(rows[self._goal])
-        # A rate limiter lets in only so many rows at once.
-        limiter = self.buffer.rate_limiter
-        at_once = length if limiter is None else min(length, limiter.largest_insert)
-        for begin in range(0, length, at_once):
-            self.buffer.add(**{name: values[begin : begin + at_once] for name, values in rows.items()})
+    def _write_next(self) -> None:
+        rows = self._unwritten[0]
+        try:
+            self.buffer.add(**rows)
+        except NotReady as held:
+            self._unwritten[0] = {name: values[held.written :] for name, values in rows.items()}
+            raise
         self.buffer.end_episode()
+        del self._unwritten[0]

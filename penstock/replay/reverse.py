@@ -33,6 +33,8 @@ class ReverseCursor:
 
     def sample(self, batch_size: int, out: dict[str, NDArray[Any]] | None) -> dict[str, NDArray[Any]] | None:
         """Rows ``t, t - stride, ...``; beyond the oldest it goes on from the newest. None from an empty buffer."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} is not legal: give 1 or more")
         oldest, end = self._core.oldest, self._core.num_claimed
         if end == oldest:
             return None

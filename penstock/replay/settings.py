@@ -1,10 +1,17 @@
-"""The settings of a buffer: what the steps hold, what the rows are made of, and how they are drawn."""
+"""The settings of a buffer: what the steps hold, what the rows are made of, how they are drawn, and what is legal."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
+
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class NStep:
     steps: int = 3
     gamma: float = 0.99
     reward: str | tuple[str, ...] = "reward"
+
+    @property
+    def rewards(self) -> tuple[str, ...]:
+        """The fields to be summed."""
+        return (self.reward,) if isinstance(self.reward, str) else tuple(self.reward)
 
 
 @dataclass(frozen=True)
@@ -116,3 +128,142 @@ class Reservoir:
 
 
 Sampler = Uniform | Prioritized | Reverse | Reservoir
+
+
+def check_settings(
+    capacity: int,
+    fields: Mapping[str, Field],
+    *,
+    sampler: Sampler,
+    n_step: NStep | None,
+    sequences: Sequences | None,
+    frame_capacity: int | None,
+) -> None:
+    """Name the first setting that is not legal, what was found and what would be.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is one.
+    """
+    if not _is_whole(capacity) or not 1 <= capacity < 2**40:
+        raise ValueError(f"capacity={capacity!r} is not legal: give a whole number of rows, 1 or more")
+    if not isinstance(sampler, Sampler):
+        raise TypeError(f"sampler={sampler!r} is not legal: give Uniform(), Prioritized(), Reverse() or Reservoir()")
+    if not isinstance(n_step, NStep | None):
+        raise TypeError(f"n_step={n_step!r} is not legal: give NStep(steps, gamma) or None")
+    if not isinstance(sequences, Sequences | None):
+        raise TypeError(f"sequences={sequences!r} is not legal: give Sequences(length, period) or None")
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"fields={fields!r} is not legal: give a dict such as {{'obs': Field((4,))}}")
+    if not fields:
+        raise ValueError("fields is empty: name at least one, e.g. {'obs': Field((4,)), 'action': Field((), 'int64')}")
+    for name, field in fields.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name {name!r} of a field is no string")
+        if not isinstance(field, Field):
+            raise TypeError(f"fields[{name!r}] is {field!r}: give a Field(shape, dtype)")
+        _check_field(name, field, fields, sequences)
+    if isinstance(sampler, Prioritized):
+        _check_prioritized(sampler)
+    if isinstance(sampler, Reverse) and not _is_count(sampler.stride):
+        raise ValueError(f"Reverse(stride={sampler.stride!r}) is not legal: give a whole number, 1 or more")
+    if n_step is not None:
+        _check_n_step(n_step, fields, sequences)
+    if sequences is not None and not (_is_count(sequences.length) and _is_count(sequences.period)):
+        raise ValueError(f"{sequences} is not legal: length and period must be whole numbers, 1 or more")
+    _check_frame_capacity(frame_capacity, fields)
+
+
+def check_names(
+    fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None, lenient: bool
+) -> None:
+    """No field may have a name that ``add`` or the batches of this buffer use themselves."""
+    taken = ["priorities"]
+    taken += [] if lenient else ["ids", "mask"]
+    taken += ["weights", "indexes"] if isinstance(sampler, Prioritized) else []
+    taken += ["discount"] if n_step else []
+    for name in fields:
+        if name in taken:
+            raise ValueError(f"fields[{name!r}]: the name is used by the buffer itself, as are {', '.join(taken)}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and 1 <= value < 2**31
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_frame_capacity(frame_capacity: int | None, fields: Mapping[str, Field]) -> None:
+    if frame_capacity is None:
+        return
+    if not _is_whole(frame_capacity) or not 1 <= frame_capacity < 2**40:
+        raise ValueError(f"frame_capacity={frame_capacity!r} is not legal: give a whole number, 1 or more, or None")
+    if not any(field.next_of is None and (field.stack is not None or field.shared) for field in fields.values()):
+        raise ValueError(
+            f"frame_capacity={frame_capacity} has a meaning only with frames: leave it out, or give a field stack= or "
+            f"shared=True; found none among {', '.join(fields)}"
+        )
+
+
+def _check_field(name: str, field: Field, fields: Mapping[str, Field], sequences: Sequences | None) -> None:
+    try:
+        dtype = np.dtype(field.dtype)
+    except TypeError:
+        raise TypeError(f"fields[{name!r}] has dtype={field.dtype!r}, which NumPy does not know") from None
+    if not isinstance(field.shape, tuple | list):
+        raise TypeError(f"fields[{name!r}] has shape={field.shape!r}: give a tuple of lengths, () for a number")
+    if dtype.hasobject or dtype.names is not None or dtype.char not in "?bBhHiIlLqQefdgFDG":
+        raise ValueError(f"fields[{name!r}] has dtype {dtype}: a buffer holds plain numbers and bools")
+    if not dtype.isnative:
+        raise ValueError(f"fields[{name!r}] has dtype {dtype.str} in foreign byte order: use {dtype.newbyteorder('=')}")
+    if not all(_is_count(length) for length in field.shape):
+        raise ValueError(f"fields[{name!r}] has shape {field.shape}: every length must be 1 or more, a whole number")
+    if field.stack is not None:
+        if not _is_whole(field.stack):
+            raise ValueError(f"fields[{name!r}] has stack={field.stack!r}: give the number of an axis, or None")
+        if not -len(field.shape) <= field.stack < len(field.shape):
+            raise ValueError(f"fields[{name!r}] has stack={field.stack}, but {len(field.shape)} axes in {field.shape}")
+        if field.shape[field.stack] > _MAX_DEPTH:
+            raise ValueError(f"fields[{name!r}] stacks {field.shape[field.stack]} frames: at most {_MAX_DEPTH} can be")
+    if field.next_of is not None:
+        origin = fields.get(field.next_of) if isinstance(field.next_of, str) else None
+        if origin is None or origin.next_of is not None or field.next_of == name:
+            legal = [other for other, each in fields.items() if each.next_of is None and other != name]
+            raise ValueError(f"fields[{name!r}] has next_of={field.next_of!r}: give one of {legal}")
+        if (tuple(field.shape), dtype) != (tuple(origin.shape), np.dtype(origin.dtype)):
+            raise ValueError(
+                f"fields[{name!r}] is {dtype}{list(field.shape)}, but the field it follows, {field.next_of!r}, is "
+                f"{np.dtype(origin.dtype)}{list(origin.shape)}: give both the same shape and dtype"
+            )
+    if field.first and sequences is None:
+        raise ValueError(f"fields[{name!r}] has first=True, which has a meaning only with sequences=Sequences(...)")
+
+
+def _check_prioritized(sampler: Prioritized) -> None:
+    for name, value in (("alpha", sampler.alpha), ("beta", sampler.beta), ("eps", sampler.eps)):
+        if not _is_number(value) or value < 0:
+            raise ValueError(f"Prioritized({name}={value!r}) is not legal: give a finite number, 0 or more")
+    if sampler.normalize not in ("buffer", "batch"):
+        raise ValueError(f"Prioritized(normalize={sampler.normalize!r}) is not legal: give 'buffer' or 'batch'")
+
+
+def _check_n_step(n_step: NStep, fields: Mapping[str, Field], sequences: Sequences | None) -> None:
+    if sequences is not None:
+        raise ValueError("n_step and sequences cannot be combined: sum the rewards of a sequence in the learner")
+    if not _is_count(n_step.steps):
+        raise ValueError(f"NStep(steps={n_step.steps!r}) is not legal: give a whole number, 1 or more")
+    if not _is_number(n_step.gamma) or not 0 <= n_step.gamma <= 1:
+        raise ValueError(f"NStep(gamma={n_step.gamma!r}) is not legal: give 0 to 1")
+    if not isinstance(n_step.reward, str | tuple | list):
+        raise ValueError(f"NStep(reward={n_step.reward!r}) is not legal: give the name of a field, or a tuple of them")
+    for name in n_step.rewards:
+        if name not in fields or np.dtype(fields[name].dtype).char not in "fd":
+            found = fields[name].dtype if name in fields else "no such field"
+            raise ValueError(f"NStep(reward={name!r}): give a field of dtype float32 or float64, found {found}")

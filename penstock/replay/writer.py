@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
+import time
 from typing import Any
-
-import numpy as np
 
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.conversion import convert
+from penstock.replay.errors import NotReady
 from penstock.replay.limiter import RateLimiter
 
 
@@ -19,14 +18,16 @@ class Writer:
     """
 
     def __init__(
-        self, core: ReplayCore, limiter: RateLimiter | None, lanes: int, timeout: float | None
+        self, core: ReplayCore, limiter: RateLimiter | None, lanes: int, timeout: float | None, seed: int
     ) -> None:
-        if lanes < 1:
-            raise ValueError(f"lanes={lanes} is not legal: give 1 or more")
+        if not hasattr(lanes, "__index__") or lanes < 1:
+            raise ValueError(f"lanes={lanes!r} is not legal: give a whole number, 1 or more")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+            raise ValueError(f"timeout={timeout!r} is not legal: give seconds, 0 or more, or None for ever")
         self._limiter = limiter
         self._timeout = timeout
         self._lanes = lanes
-        self._native = ReplayWriter(core, lanes, secrets.randbits(64), convert)
+        self._native = ReplayWriter(core, int(lanes), seed, convert)
 
     @property
     def lanes(self) -> int:
@@ -54,26 +55,40 @@ class Writer:
         KeyError, TypeError, ValueError
             If a field is missing, unknown, or its value has the wrong shape, dtype or range; nothing is written.
         NotReady
-            If the rate limiter has not let them in within the writer's timeout; nothing is written.
+            If the rate limiter has not let all in within the writer's timeout; its ``written`` says how many steps are
+            written.
         """
         if self._limiter is None:
             return self._native.add(steps)
         return self._add_in_turn(self._limiter, steps)
 
     def _add_in_turn(self, limiter: RateLimiter, steps: dict[str, Any]) -> int | None:
-        """Add as much at once as the rate limiter may let in."""
+        """Add as much at once as the rate limiter lets in; rows count when they are finished."""
         count = self._native.check(steps)
-        mask = steps.get("mask")
-        most = limiter.largest_insert if self._lanes == 1 else count
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
         first = None
-        for begin in range(0, count, most):
-            end = min(begin + most, count)
-            taking_part = end - begin if mask is None else int(np.count_nonzero(np.atleast_1d(mask)[begin:end]))
-            if taking_part:
-                limiter.insert(taking_part, self._timeout)
+        begin = 0
+        while begin < count:
+            end = count if self._lanes > 1 else min(count, begin + limiter.largest_insert)
+            rows = self._native.count_rows(steps, begin, end)
+            while rows > limiter.largest_insert and end - begin > 1 and self._lanes == 1:
+                end = begin + (end - begin) // 2
+                rows = self._native.count_rows(steps, begin, end)
+            self._take_turn(limiter, rows, deadline, begin)
             added = self._native.add(steps, begin, end)
             first = added if first is None else first
+            begin = end
         return first
+
+    def _take_turn(self, limiter: RateLimiter, rows: int, deadline: float | None, written: int) -> None:
+        try:
+            if rows:
+                limiter.insert(rows, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except NotReady as error:
+            error.written = written
+            if written:
+                error.add_note(f"{written} of the steps are written: give the others again")
+            raise
 
     def end_episode(self, lane: int | None = None) -> int | None:
         """Cut the episode of a lane, or of all, after its last step, as a truncation does: write what is unfinished.
@@ -83,8 +98,12 @@ class Writer:
         int or None
             As ``add``.
         """
+        if self._limiter is not None and (rows := self._native.count_rows_at_end(lane)):
+            self._limiter.insert(rows, self._timeout)
         return self._native.end_episode(lane)
 
     def episode_length(self, lane: int = 0) -> int:
         """Steps of the lane's episode so far."""
+        if not 0 <= lane < self._lanes:
+            raise IndexError(f"lane {lane} is not legal: lanes are 0 to {self._lanes - 1}")
         return self._native.episode_length(lane)

@@ -136,8 +136,8 @@ class BatchOut {
 template <class Draw>
 nb::object drawn(ReplayCore& core, BatchOut& out, size_t batch_size, bool positions, Draw draw) {
   std::byte* numbers = positions ? out.add("indexes", {}, dtype("uint64")) : out.add("ids", {}, dtype("int64"));
+  const auto alone = one_at_a_time(core.sampling);
   const bool found = copying(batch_size * core.sampler.gather().batch_row_nbytes(), [&] {
-    const std::lock_guard lock(core.sampling);
     if (!draw()) return false;
     const auto& chosen = positions ? core.sampler.rows() : core.sampler.ids();
     std::memcpy(numbers, chosen.data(), chosen.size() * sizeof(uint64_t));
@@ -185,8 +185,8 @@ nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb
   BatchOut out(core, rows.size(), out_arrays);
   std::memcpy(out.add("ids", {}, dtype("int64")), ids.data(), ids.size_bytes());
   std::vector<int64_t> unread;
+  const auto alone = one_at_a_time(core.sampling);
   copying(rows.size() * core.sampler.gather().batch_row_nbytes(), [&] {
-    const std::lock_guard lock(core.sampling);
     const auto& missing = core.sampler.gather()(reinterpret_cast<const uint64_t*>(rows.data()),
                                                 reinterpret_cast<const uint64_t*>(ids.data()), nullptr, rows.size(),
                                                 out.arrays());
@@ -233,92 +233,6 @@ nb::tuple live(ReplayCore& core) {
   return nb::make_tuple(new_array<int64_t>(rows), new_array<int64_t>(ids), new_array<int64_t>(episodes));
 }
 
-// ---- priorities
-
-// Priorities as float64, converted by NumPy where they are something else.
-class PriorityValues {
- public:
-  explicit PriorityValues(nb::handle given)
-      : array_(nb::module_::import_("numpy").attr("ascontiguousarray")(given, dtype("float64"))),
-        view_(array_, "priorities") {
-    const auto values = span();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (std::isfinite(values[i]) && values[i] >= 0) continue;
-      const std::string message = "priorities[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
-                                  ": priorities must be finite and not negative";
-      throw nb::value_error(message.c_str());
-    }
-  }
-
-  std::span<const double> span() const {
-    return {reinterpret_cast<const double*>(view_.bytes()), view_.nbytes() / sizeof(double)};
-  }
-
- private:
-  nb::object array_;
-  ArrayView view_;
-};
-
-void check_count(size_t priorities, size_t rows) {
-  if (priorities == rows) return;
-  const std::string message = "found " + std::to_string(priorities) + " priorities for " + std::to_string(rows) +
-                              " rows: give one for each";
-  throw nb::value_error(message.c_str());
-}
-
-// Whole numbers as int64, converted by NumPy where they are of another dtype.
-nb::object whole_numbers(nb::handle given, const char* name, bool lenient) {
-  const nb::object numpy = nb::module_::import_("numpy");
-  nb::object array = numpy.attr("ascontiguousarray")(given);
-  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
-  if (!lenient && kind != "i" && kind != "u" && nb::cast<size_t>(array.attr("size")) != 0) {
-    const std::string message = std::string(name) + " must be whole numbers, found " + text(array.attr("dtype"));
-    throw nb::type_error(message.c_str());
-  }
-  return numpy.attr("ascontiguousarray")(array, dtype("int64"));
-}
-
-size_t update(ReplayCore& core, nb::handle ids, nb::handle given) {
-  const nb::object numbers = whole_numbers(ids, "ids", core.lenient);
-  const ArrayView view(numbers, "ids");
-  const PriorityValues priorities(given);
-  check_count(priorities.span().size(), view.int64s().size());
-  size_t late = 0;
-  copying(view.nbytes(), [&] {
-    late = core.buffer.priorities()->update(core.buffer.rows(), view.int64s().data(), priorities.span().data(),
-                                            priorities.span().size());
-  });
-  core.buffer.counts().late.fetch_add(late, std::memory_order_relaxed);
-  return late;
-}
-
-// Updates what lies in these rows now, unless it has come at `newest` or later.
-size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given, uint64_t newest) {
-  const nb::object numbers = whole_numbers(positions, "indexes", core.lenient);
-  const ArrayView view(numbers, "indexes");
-  const auto rows = view.int64s();
-  const PriorityValues priorities(given);
-  check_count(priorities.span().size(), rows.size());
-  std::vector<int64_t> ids;
-  ids.reserve(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (static_cast<uint64_t>(rows[i]) >= core.buffer.rows().capacity()) {
-      const std::string message = "indexes[" + std::to_string(i) + "] is " + std::to_string(rows[i]) +
-                                  ": rows are 0 to " + std::to_string(core.buffer.rows().capacity() - 1);
-      throw nb::index_error(message.c_str());
-    }
-    const uint64_t id = core.buffer.rows().committed(static_cast<size_t>(rows[i]));
-    // An id that no row can hold is passed over and counted like one that is gone.
-    ids.push_back(id >= newest ? static_cast<int64_t>(RowStore::kMaxId) : static_cast<int64_t>(id));
-  }
-  size_t late = 0;
-  copying(view.nbytes(), [&] {
-    late = core.buffer.priorities()->update(core.buffer.rows(), ids.data(), priorities.span().data(), ids.size());
-  });
-  core.buffer.counts().late.fetch_add(late, std::memory_order_relaxed);
-  return late;
-}
-
 // ---- waiting
 
 bool await_rows(ReplayCore& core, nb::object timeout) {
@@ -341,6 +255,7 @@ nb::dict counts(ReplayCore& core) {
   found["rows_added"] = buffer.rows().written();
   found["rows_skipped"] = buffer.counts().skipped.load();
   found["rows_redrawn"] = buffer.counts().redrawn.load();
+  found["rows_without_frames"] = buffer.counts().without_frames.load();
   found["updates_late"] = buffer.counts().late.load();
   found["frames_stored"] = frames;
   return found;
@@ -389,9 +304,6 @@ void bind_replay(nb::module_& module) {
       .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"), nb::arg("positions") = false)
       .def("live", &live)
-      .def("update", &update, nb::arg("ids"), nb::arg("priorities"))
-      .def("update_positions", &update_positions, nb::arg("positions"), nb::arg("priorities"),
-           nb::arg("newest") = RowStore::kMaxId)
       .def("await_rows", &await_rows, nb::arg("timeout").none())
       .def("clear", [](ReplayCore& core) { core.buffer.clear(); })
       .def("counts", &counts)
@@ -399,8 +311,8 @@ void bind_replay(nb::module_& module) {
       .def_prop_ro("num_claimed", [](ReplayCore& core) { return core.buffer.rows().claimed(); })
       .def_prop_ro("capacity", [](ReplayCore& core) { return core.buffer.rows().capacity(); })
       .def_prop_ro("oldest", [](ReplayCore& core) { return core.buffer.rows().oldest(); })
-      .def_prop_ro("prioritized", [](ReplayCore& core) { return core.buffer.priorities() != nullptr; })
-      .def_prop_ro("largest_priority", [](ReplayCore& core) { return core.buffer.priorities()->largest(); });
+      .def_prop_ro("prioritized", [](ReplayCore& core) { return core.buffer.priorities() != nullptr; });
+  bind_replay_priorities(face);
   bind_replay_files(face);
   bind_replay_writer(module);
 }

@@ -48,7 +48,7 @@ class ReplayWriter {
 
   // Writes steps [begin, end) of those given. The id of the first row finished, or None.
   nb::object add(nb::dict given, size_t begin, size_t end) {
-    const auto alone = one_at_a_time();
+    const auto alone = one_at_a_time(adding_);
     const Release release{held_};
     Steps steps = read_all(given);
     steps.cut(begin, std::min(end, steps.count));
@@ -66,9 +66,37 @@ class ReplayWriter {
 
   // How many steps are given; raises all that add() would.
   size_t check(nb::dict given) {
-    const auto alone = one_at_a_time();
+    const auto alone = one_at_a_time(adding_);
     const Release release{held_};
     return read_all(given).count;
+  }
+
+  // How many rows add() of these steps would finish.
+  size_t count_rows(nb::dict given, size_t begin, size_t end) {
+    const auto alone = one_at_a_time(adding_);
+    const Release release{held_};
+    Steps steps = read_all(given);
+    steps.cut(begin, std::min(end, steps.count));
+    begin_add();
+    std::vector<Lanes::Pending> pending;
+    for (size_t lane = 0; lane < num_lanes_; ++lane) pending.push_back(lanes_.unfinished(lane));
+    size_t rows = 0;
+    for (size_t i = steps.begin; i < steps.count; ++i) {
+      if (steps.mask != nullptr && !steps.mask[i]) continue;
+      rows += lanes_.finishes(pending[num_lanes_ > 1 ? i : 0], is_set(terminated_, i) || is_set(truncated_, i));
+    }
+    return rows;
+  }
+
+  // How many rows end_episode() would finish.
+  size_t count_rows_at_end(std::optional<int64_t> lane) {
+    const auto alone = one_at_a_time(adding_);
+    begin_add();
+    size_t rows = 0;
+    for (size_t each = 0; each < num_lanes_; ++each) {
+      if (!lane || static_cast<size_t>(*lane) == each) rows += lanes_.finishes_at_end(lanes_.unfinished(each));
+    }
+    return rows;
   }
 
   nb::object end_episode(std::optional<int64_t> lane) {
@@ -77,7 +105,7 @@ class ReplayWriter {
                                   std::to_string(num_lanes_ - 1);
       throw nb::index_error(message.c_str());
     }
-    const auto alone = one_at_a_time();
+    const auto alone = one_at_a_time(adding_);
     begin_add();
     if (straight_) {
       writer_.end_episode();
@@ -137,16 +165,6 @@ class ReplayWriter {
     return steps;
   }
 
-  // Waits without the GIL: who is in add() needs it to come out.
-  std::unique_lock<std::mutex> one_at_a_time() {
-    std::unique_lock lock(adding_, std::try_to_lock);
-    if (!lock) {
-      nb::gil_scoped_release released;
-      lock.lock();
-    }
-    return lock;
-  }
-
   void begin_add() {
     if (writer_.begin_add()) return;
     lanes_ = Lanes(core_.buffer.schema(), num_lanes_, writer_.episode());
@@ -196,11 +214,11 @@ class ReplayWriter {
     nb::list found;
     for (int i = 0; i < view.ndim; ++i) found.append(view.shape[i]);
     nb::list wanted;
+    if (num_lanes_ > 1) wanted.append(num_lanes_);
     for (const Py_ssize_t length : slot.shape) wanted.append(length);
-    const std::string lead = num_lanes_ == 1 ? "k" : std::to_string(num_lanes_);
-    const std::string message = nb::cast<std::string>(slot.name) + " has shape " + text(found) + ", but one step is " +
-                                text(wanted) + ": give that" +
-                                (num_lanes_ == 1 ? ", or [k, ...] for k steps" : " behind the number of lanes, " + lead);
+    const std::string what = num_lanes_ > 1 ? "one step of " + std::to_string(num_lanes_) + " lanes" : "one step";
+    const std::string message = nb::cast<std::string>(slot.name) + " has shape " + text(found) + ", but " + what +
+                                " is " + text(wanted) + (num_lanes_ > 1 ? "" : ": give that, or [k, ...] for k steps");
     throw nb::value_error(message.c_str());
   }
 
@@ -360,7 +378,7 @@ class ReplayWriter {
   nb::object convert_;
   BufferWriter writer_;
   Lanes lanes_;
-  std::mutex adding_;  // threads may share a writer
+  std::timed_mutex adding_;  // threads may share a writer
   bool straight_ = false;
   size_t length_ = 0;  // of the current episode, where no lane counts it
   std::vector<Slot> slots_;  // the fields, then boundary signals that are not stored
@@ -384,6 +402,8 @@ void bind_replay_writer(nb::module_& module) {
            nb::arg("convert"))
       .def("add", &ReplayWriter::add, nb::arg("steps"), nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX)
       .def("check", &ReplayWriter::check, nb::arg("steps"))
+      .def("count_rows", &ReplayWriter::count_rows, nb::arg("steps"), nb::arg("begin"), nb::arg("end"))
+      .def("count_rows_at_end", &ReplayWriter::count_rows_at_end, nb::arg("lane").none() = nb::none())
       .def("end_episode", &ReplayWriter::end_episode, nb::arg("lane").none() = nb::none())
       .def("episode_length", &ReplayWriter::episode_length, nb::arg("lane") = 0);
 }

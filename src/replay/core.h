@@ -34,11 +34,11 @@ struct ReplayCore {
   bool by_batch, stratified;          // how weights are normalised, how rows are drawn by priority
   Threads threads;
   Sampler sampler;
-  // Held while the sampler works, never while waiting for the GIL: threads may share a buffer.
-  std::mutex sampling;
+  std::timed_mutex sampling;  // held while the sampler works: threads may share a buffer
 };
 
-// Bound in files of their own: what files are made of, and writing.
+// Bound in files of their own: priorities, what files are made of, and writing.
+void bind_replay_priorities(nb::class_<ReplayCore>& face);
 void bind_replay_files(nb::class_<ReplayCore>& face);
 void bind_replay_writer(nb::module_& module);
 

@@ -42,7 +42,7 @@ class Gather {
     const size_t piece = std::max<size_t>(1, kPiece / batch_row_nbytes_);
     std::atomic<size_t> next{0};
     std::mutex collecting;
-    threads_.run([&](size_t) {
+    threads_.run([&] {
       std::vector<size_t> unread;
       for (size_t begin = 0; (begin = next.fetch_add(piece)) < count;) {
         copy(rows, ids, places, begin, std::min(begin + piece, count), batch, unread);
@@ -57,7 +57,7 @@ class Gather {
  private:
   static constexpr size_t kWorthThreads = size_t{1} << 19;  // bytes that take longer than waking a thread
   static constexpr size_t kLarge = 2048;                    // bytes of a value that prefetching pays for
-  static constexpr size_t kPiece = size_t{1} << 18;         // bytes that a thread takes at once
+  static constexpr size_t kPiece = size_t{1} << 17;         // bytes that a thread takes at once
   static constexpr size_t kAhead = 8;                       // rows whose bytes are on their way
 
   void copy(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t begin, size_t end,

@@ -93,6 +93,39 @@ class Lanes {
     }
   }
 
+  // What decides when a lane's next row is finished: count, unseen and to_skip of a lane.
+  struct Pending {
+    size_t count, unseen, to_skip;
+  };
+  Pending unfinished(size_t lane) const { return {lanes_[lane].count, lanes_[lane].unseen, lanes_[lane].to_skip}; }
+
+  // How many rows one more step would finish, and what would then be pending; nothing is written.
+  size_t finishes(Pending& pending, bool ends) const {
+    if (schema_.plain()) return 1;
+    if (pending.to_skip > 0) {
+      --pending.to_skip;
+    } else {
+      ++pending.count;
+      ++pending.unseen;
+    }
+    if (ends) {
+      const size_t rows = finishes_at_end(pending);
+      pending = {0, 0, 0};
+      return rows;
+    }
+    if (pending.count < places_) return 0;
+    const size_t dropped = schema_.length == 0 ? 1 : std::min(schema_.period, schema_.length);
+    pending = {pending.count - dropped, 0, schema_.length == 0 ? 0 : schema_.period - dropped};
+    return 1;
+  }
+
+  // How many rows the end of the episode would finish.
+  size_t finishes_at_end(const Pending& pending) const {
+    if (schema_.plain()) return 0;
+    if (schema_.length == 0) return pending.count;
+    return pending.unseen > 0 || pending.count == schema_.length ? 1 : 0;
+  }
+
   // Steps of the lane's episode so far.
   size_t pending(size_t lane) const { return lanes_[lane].length; }
 

@@ -3,7 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -64,8 +66,11 @@ inline bool store_number(nb::handle number, char letter, std::byte* to) {
     return true;
   };
   if (PyFloat_Check(number.ptr())) {
-    if (letter == 'f') return put(static_cast<float>(PyFloat_AsDouble(number.ptr())));
-    if (letter == 'd') return put(PyFloat_AsDouble(number.ptr()));
+    const double value = PyFloat_AsDouble(number.ptr());
+    if (letter == 'd') return put(value);
+    if (letter == 'f' && (std::abs(value) <= std::numeric_limits<float>::max() || !std::isfinite(value))) {
+      return put(static_cast<float>(value));
+    }
     return false;
   }
   if (PyBool_Check(number.ptr()) && letter == '?') return put(number.is(nb::handle(Py_True)));

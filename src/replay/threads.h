@@ -4,9 +4,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,19 +25,21 @@ class Threads {
 
   size_t count() const { return count_; }
 
-  // Calls work(part) for part = 0 .. count - 1, part 0 on this thread, and returns when all are done.
-  void run(const std::function<void(size_t)>& work) {
-    if (count_ <= 1) return work(0);
+  // Calls work() on this thread and on all others at once, and returns when each has returned. What one of them throws
+  // is thrown here.
+  void run(const std::function<void()>& work) {
+    if (count_ <= 1) return work();
     start();
     Crew& crew = *crew_;
     {
       std::lock_guard lock(crew.mutex);
       crew.work = &work;
-      crew.unfinished = count_ - 1;
+      crew.unfinished = crew.threads.size();
+      crew.error = nullptr;
       ++crew.round;
     }
     crew.begin.notify_all();
-    work(0);
+    std::exception_ptr error = crew.caught(work);
     // The others are nearly done too, and to be woken takes longer than that.
     for (int spins = 0; crew.unfinished.load(std::memory_order_acquire) != 0 && spins < kSpins; ++spins) {
 #if defined(__x86_64__)
@@ -44,6 +48,8 @@ class Threads {
     }
     std::unique_lock lock(crew.mutex);
     crew.done.wait(lock, [&] { return crew.unfinished == 0; });
+    if (error == nullptr) error = crew.error;
+    if (error != nullptr) std::rethrow_exception(error);
   }
 
  private:
@@ -52,33 +58,49 @@ class Threads {
   struct Crew {
     std::mutex mutex;
     std::condition_variable begin, done;
-    const std::function<void(size_t)>* work = nullptr;
+    const std::function<void()>* work = nullptr;
     size_t round = 0;
     std::atomic<size_t> unfinished{0};  // changed under the mutex
+    std::exception_ptr error;
     bool over = false;
     std::vector<std::thread> threads;
+
+    static std::exception_ptr caught(const std::function<void()>& work) {
+      try {
+        work();
+        return nullptr;
+      } catch (...) {
+        return std::current_exception();
+      }
+    }
+
+    void serve() {
+      for (size_t seen = 0;;) {
+        std::unique_lock lock(mutex);
+        begin.wait(lock, [&] { return over || round != seen; });
+        if (over) return;
+        seen = round;
+        const auto* given = work;
+        lock.unlock();
+        std::exception_ptr thrown = caught(*given);
+        lock.lock();
+        if (thrown != nullptr) error = std::move(thrown);
+        if (--unfinished == 0) done.notify_one();
+      }
+    }
   };
 
-  // Threads do not follow a fork: a child starts its own, and leaves the copies of its parent's alone.
+  // Threads do not follow a fork: a child starts its own, and leaves the copies of its parent's alone. Where the system
+  // gives fewer than asked for, those that there are do the work.
   void start() {
     if (crew_ != nullptr && forks_ == fork_generation()) return;
     if (crew_ != nullptr) (void)crew_.release();
     forks_ = fork_generation();
     crew_ = std::make_unique<Crew>();
-    for (size_t part = 1; part < count_; ++part) {
-      crew_->threads.emplace_back([crew = crew_.get(), part] {
-        for (size_t seen = 0;;) {
-          std::unique_lock lock(crew->mutex);
-          crew->begin.wait(lock, [&] { return crew->over || crew->round != seen; });
-          if (crew->over) return;
-          seen = crew->round;
-          const auto* work = crew->work;
-          lock.unlock();
-          (*work)(part);
-          lock.lock();
-          if (--crew->unfinished == 0) crew->done.notify_one();
-        }
-      });
+    try {
+      while (crew_->threads.size() + 1 < count_) crew_->threads.emplace_back([crew = crew_.get()] { crew->serve(); });
+    } catch (const std::system_error&) {
+      count_ = crew_->threads.size() + 1;
     }
   }
 

@@ -112,12 +112,12 @@ class BufferWriter final : public Sink {
 
   uint64_t oldest_reusable(size_t store) const override {
     const RowStore& frames = buffer_.frames(store);
-    const uint64_t young = frames.capacity() / 8;
+    const uint64_t young = frames.capacity() / kYoungShare;
     return std::max(frames.base(), frames.claimed() > young ? frames.claimed() - young : 0);
   }
 
  private:
-  // Frames of the newest sixteenth stay about as long as a row that is written now; the spare frames make up for the rest.
+  // Frames of the newest sixteenth stay about as long as a row that is written now: spare frames make up for the rest.
   static constexpr uint64_t kYoungShare = 16;
   static constexpr size_t kTries = 64;  // rows in the hands of other writers, one after another, before one is given up
 

@@ -104,7 +104,7 @@ class Writers {
       }
     }
     throw std::runtime_error("all " + std::to_string(kPlaces) + " places for writers are taken by live processes: " +
-                             "close writers that are done, or let one writer carry several lanes");
+                             "let go of writers that are done, or let one writer carry several lanes");
   }
 
   void leave(uint32_t number) { header_->places[number % kPlaces].process.store(0); }

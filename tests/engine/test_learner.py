@@ -152,6 +152,20 @@ def test_at_its_goal_the_learner_rests():
     run.close()
 
 
+def test_a_learner_whose_goal_is_drawn_nearer_says_what_it_has_learned_before_it_rests(monkeypatch):
+    run, learner = a_run(batch_size=8, num_minibatches=1, backend="local")
+    monkeypatch.setattr("penstock.engine.learner.REPORT_INTERVAL", 3600.0)
+    run.fill()
+    run.arena.control[Control.GOAL] = 1000
+    assert learner.poll() and learner.poll()
+    assert run.learned[-1]["steps"] == 8, "the second batch was to be too soon for a report"
+    run.arena.control[Control.GOAL] = 0  # as an interruption does
+    assert not learner.poll()
+    assert run.learned[-1]["steps"] == 16
+    assert not learner.poll() and len(run.learned) == 2, "it is said once"
+    run.close()
+
+
 def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
     run, learner = a_run()
     weights = {name: np.full(tensor.shape, 0.5, np.float32) for name, tensor in run.model.state_dict().items()}

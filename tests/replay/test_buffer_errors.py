@@ -1,5 +1,6 @@
 """What is not legal is named, with what was found and what to give instead, and changes nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,30 @@ def test_a_number_outside_the_range_of_its_field_is_named(dtype: str, value: int
         buffer.add(action=value)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "found", "largest"),
+    [
+        ("float32", np.array([1.0, -1e39]), r"-1e\+39", r"3.4028235e\+38"),
+        ("float32", [1e39, 1.0], r"1e\+39", r"3.4028235e\+38"),
+        ("float16", np.array([70000]), "70000", "65504"),
+        ("complex64", [1e39j], r"1e\+39j", r"3.4028235e\+38"),
+    ],
+)
+def test_a_finite_number_that_would_become_infinite_is_named(
+    dtype: str, value: object, found: str, largest: str
+) -> None:
+    buffer = ReplayBuffer(10, {"obs": Field((), dtype)})
+    with pytest.raises(ValueError, match=f"obs holds {found}, which {dtype} cannot hold: give -{largest} to {largest}"):
+        buffer.add(obs=value)
+    assert len(buffer) == 0
+
+
+def test_what_is_infinite_or_nan_stays_so_and_the_rest_is_rounded() -> None:
+    buffer = ReplayBuffer(10, {"obs": Field((3,), "float16")})
+    buffer.add(obs=np.array([np.inf, np.nan, 0.1]))
+    np.testing.assert_array_equal(buffer.get_all()["obs"], [np.array([np.inf, np.nan, 0.1], np.float16)])
+
+
 @pytest.mark.parametrize("missing", STEP)
 def test_a_missing_field_is_named(missing: str) -> None:
     buffer = make_buffer()
@@ -76,7 +101,7 @@ def test_rows_of_several_steps_need_to_know_where_episodes_end(option: dict[str,
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"obs": [1.0, 2.0, 3.0]}, r"obs has shape \[3\], but one step is \[3\]: .* behind the number of lanes, 2"),
+        ({"obs": [1.0, 2.0, 3.0]}, r"obs has shape \[3\], but one step of 2 lanes is \[2, 3\]"),
         ({name: [value] * 3 for name, value in STEP.items()}, "values for 3 lanes, but this writer has 2"),
         ({"mask": [True]}, "mask has 1 entries for 2 steps: give one for each"),
     ],
@@ -92,7 +117,7 @@ def test_a_wrong_number_of_lanes_is_named(wrong: dict[str, Any], message: str) -
 def test_a_lane_that_is_not_there_is_named() -> None:
     with pytest.raises(IndexError, match="lane 2 is not legal: lanes are 0 to 1"):
         make_buffer().writer(lanes=2).end_episode(2)
-    with pytest.raises(ValueError, match="lanes=0 is not legal: give 1 or more"):
+    with pytest.raises(ValueError, match="lanes=0 is not legal: give a whole number, 1 or more"):
         make_buffer().writer(lanes=0)
 
 
@@ -154,11 +179,17 @@ def test_a_limited_buffer_says_which_side_is_ahead() -> None:
     [
         ({"capacity": 0}, ValueError, "capacity=0 is not legal: give a whole number of rows, 1 or more"),
         ({"capacity": 1e6}, ValueError, "capacity=1000000.0 is not legal: give a whole number"),
+        ({"capacity": True}, ValueError, "capacity=True is not legal: give a whole number"),
         ({"capacity": 10**11}, MemoryError, "a replay buffer of 100,000,000,000 rows needs .* MiB, but only"),
         ({"fields": {}}, ValueError, "fields is empty: name at least one"),
+        ({"fields": ["a"]}, TypeError, r"fields=\['a'\] is not legal: give a dict"),
         ({"fields": {"a": (3,)}}, TypeError, r"fields\['a'\] is \(3,\): give a Field\(shape, dtype\)"),
         ({"fields": {"ids": Field()}}, ValueError, r"fields\['ids'\]: the name is used by the buffer itself"),
         ({"fields": {"a": Field((0,))}}, ValueError, r"fields\['a'\] has shape \(0,\): every length must be 1 or more"),
+        ({"fields": {"a": Field((4.5,))}}, ValueError, r"fields\['a'\] has shape \(4.5,\): .* a whole number"),
+        ({"fields": {"a": Field((True,))}}, ValueError, r"fields\['a'\] has shape \(True,\): .* a whole number"),
+        ({"fields": {"a": Field((3,), stack=0.5)}}, ValueError, r"fields\['a'\] has stack=0.5: .* of an axis, or None"),
+        ({"fields": {"a": Field(next_of=["b"])}}, ValueError, r"next_of=\['b'\]: give one of"),
         ({"fields": {"a": Field((), object)}}, ValueError, r"fields\['a'\] has dtype object: .* plain numbers"),
         ({"fields": {"a": Field((), ">f4")}}, ValueError, r"fields\['a'\] has dtype >f4 in foreign byte order"),
         ({"fields": {"a": Field((3,), stack=1)}}, ValueError, r"fields\['a'\] has stack=1, but 1 axes"),
@@ -168,14 +199,31 @@ def test_a_limited_buffer_says_which_side_is_ahead() -> None:
         ({"fields": {"a": Field(first=True)}}, ValueError, "a meaning only with sequences"),
         ({"sampler": "uniform"}, TypeError, r"sampler='uniform' is not legal: give Uniform\(\), Prioritized\(\)"),
         ({"sampler": Prioritized(alpha=-1.0)}, ValueError, r"Prioritized\(alpha=-1.0\) is not legal"),
+        ({"sampler": Prioritized(alpha="a")}, ValueError, r"Prioritized\(alpha='a'\) is not legal: give a finite"),
+        ({"sampler": Prioritized(beta=np.nan)}, ValueError, r"Prioritized\(beta=nan\) is not legal: give a finite"),
+        ({"sampler": Prioritized(eps=None)}, ValueError, r"Prioritized\(eps=None\) is not legal: give a finite"),
         ({"sampler": Prioritized(normalize="all")}, ValueError, "give 'buffer' or 'batch'"),
         ({"sampler": Reverse(stride=0)}, ValueError, r"Reverse\(stride=0\) is not legal"),
+        ({"sampler": Reverse(2.5)}, ValueError, r"Reverse\(stride=2.5\) is not legal: give a whole number, 1 or more"),
+        ({"n_step": 3}, TypeError, r"n_step=3 is not legal: give NStep\(steps, gamma\) or None"),
+        ({"n_step": NStep(2.0)}, ValueError, r"NStep\(steps=2.0\) is not legal: give a whole number, 1 or more"),
+        ({"n_step": NStep(3, "a")}, ValueError, r"NStep\(gamma='a'\) is not legal: give 0 to 1"),
+        ({"n_step": NStep(3, np.nan)}, ValueError, r"NStep\(gamma=nan\) is not legal: give 0 to 1"),
+        ({"n_step": NStep(reward=7)}, ValueError, r"NStep\(reward=7\) is not legal: give the name of a field"),
         ({"n_step": NStep(steps=0)}, ValueError, r"NStep\(steps=0\) is not legal"),
         ({"n_step": NStep(gamma=1.5)}, ValueError, r"NStep\(gamma=1.5\) is not legal: give 0 to 1"),
         ({"n_step": NStep(reward="r")}, ValueError, "reward='r'.*: .* float32 or float64, found no such field"),
         ({"n_step": NStep(), "sequences": Sequences()}, ValueError, "n_step and sequences cannot be combined"),
-        ({"sequences": Sequences(length=0)}, ValueError, "length and period must be 1 or more"),
-        ({"num_threads": 0}, ValueError, "num_threads=0 is not legal: give 1 or more"),
+        ({"sequences": 8}, TypeError, r"sequences=8 is not legal: give Sequences\(length, period\) or None"),
+        ({"sequences": Sequences(length=0)}, ValueError, "length and period must be whole numbers, 1 or more"),
+        ({"sequences": Sequences(8.5, 4)}, ValueError, r"Sequences\(length=8.5, period=4\) is not legal"),
+        ({"sequences": Sequences(8, "4")}, ValueError, r"Sequences\(length=8, period='4'\) is not legal"),
+        ({"frame_capacity": 0}, ValueError, "frame_capacity=0 is not legal: give a whole number, 1 or more, or None"),
+        ({"frame_capacity": 2.5}, ValueError, "frame_capacity=2.5 is not legal: give a whole number"),
+        ({"frame_capacity": 9}, ValueError, r"frame_capacity=9 has a meaning only with frames: .* among reward"),
+        ({"num_threads": 0}, ValueError, "num_threads=0 is not legal: give a whole number, 1 to 64"),
+        ({"num_threads": 1.5}, ValueError, "num_threads=1.5 is not legal: give a whole number"),
+        ({"seed": "a"}, ValueError, "seed='a' is not legal: give a whole number, or None"),
     ],
 )
 def test_a_setting_that_is_not_legal_is_named(
@@ -184,3 +232,18 @@ def test_a_setting_that_is_not_legal_is_named(
     legal: dict[str, Any] = {"capacity": 10, "fields": {"reward": Field()}}
     with pytest.raises(error, match=message):
         ReplayBuffer(**{**legal, **settings})
+
+
+def test_settings_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    def make(whole: type, real: type) -> ReplayBuffer:
+        fields = {"obs": Field((whole(2), whole(4)), stack=whole(0)), "reward": Field()}
+        options = {"sampler": Prioritized(real(0.5), real(0.5), real(0.25)), "n_step": NStep(whole(2), real(0.5))}
+        return ReplayBuffer(whole(10), fields, frame_capacity=whole(50), **options)
+
+    buffer = make(np.int64, np.float64)
+    buffer.add(obs=np.ones((5, 2, 4)), reward=np.ones(5), terminated=np.arange(5) == 4)
+    buffer.save(tmp_path / "saved")
+    plain = make(int, float)
+    plain.load(tmp_path / "saved")
+    assert plain.get_all()["reward"].tolist() == [1.5, 1.5, 1.5, 1.5, 1.0]
+    assert len(ReplayBuffer(10, {"a": Field()}, sequences=Sequences(np.int64(4), np.int32(2))).allocate(3)["mask"]) == 3

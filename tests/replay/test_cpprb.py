@@ -192,6 +192,17 @@ def test_a_buffer_without_fields_is_refused(kind):
         kind(4)
 
 
+@pytest.mark.parametrize("random", [kind for kind in KINDS if kind is not cpprb.ReverseReplayBuffer])
+def test_a_batch_of_no_rows_is_refused(random):
+    with pytest.raises(ValueError, match="batch_size=0"):
+        filled(random, 4, 2).sample(0)
+
+
+def test_objects_are_refused(kind):
+    with pytest.raises(ValueError, match="dtype object"):
+        kind(4, {"a": {"dtype": object}})
+
+
 def test_arguments_that_cpprb_ignores_are_ignored_with_a_warning(kind):
     with pytest.warns(UserWarning, match="ignores nonsense"):
         assert numbers(kind, 4, nonsense=3).get_buffer_size() == 4

@@ -205,3 +205,18 @@ def test_without_check_for_update_the_row_that_is_there_now_is_updated():
 def test_wrong_exponents_are_refused(prioritized, option, value):
     with pytest.raises(ValueError, match=option):
         numbers(prioritized, 4, **{option: value})
+
+
+def test_exponents_below_0_are_refused(prioritized):
+    with pytest.raises(ValueError, match=r"alpha=-1.0\) is not legal"):
+        prioritized(4, {"a": {}}, alpha=-1)
+    buffer = prioritized(4, {"a": {}})
+    buffer.add(a=1)
+    with pytest.raises(ValueError, match=r"beta=-1.* is not legal"):
+        buffer.sample(1, beta=-1)
+
+
+@pytest.mark.parametrize("name", ["weights", "indexes", "priorities"])
+def test_names_of_what_batches_have_are_refused(prioritized, name):
+    with pytest.raises(ValueError, match=f"'{name}'.*: the name is used by the buffer itself"):
+        prioritized(4, {name: {}})

@@ -142,6 +142,13 @@ def test_an_episode_longer_than_declared_is_refused():
         buffer.add(obs=[0, 0], act=0)
 
 
+def test_hindsight_takes_no_rows_of_several_steps():
+    with pytest.raises(ValueError, match="single steps"):
+        cpprb.HindsightReplayBuffer(
+            200, {**PLACES, "done": {}}, 5, lambda *_: np.zeros(1), Nstep={"size": 2, "rew": "rew"}, prioritized=False
+        )
+
+
 def test_clearing_forgets_rows_and_the_episode():
     buffer = hindsight()
     buffer.on_episode_end([1, 1])
@@ -246,6 +253,20 @@ def test_rows_of_episodes_are_sampled_in_float64():
     }  # fmt: skip
     assert {array.dtype for array in batch.values()} == {np.dtype(np.float64)}
     assert (buffer.get_obs_dim(), buffer.get_act_dim(), buffer.get_rew_dim()) == (3, 2, 2)
+    assert buffer.get_obs_shape() is None
     with pytest.raises(ValueError, match="same number of steps"):
         buffer.add(np.zeros(3), [1, 2, 3, 4], [3, 4], np.ones(3), 1)
     assert buffer.get_stored_size() == 1
+
+
+def test_observations_of_a_shape_have_it_in_batches_and_are_flat_in_episodes():
+    buffer = cpprb.SelectiveReplayBuffer(4, obs_shape=[3, 2], act_dim=5, is_discrete_action=True)
+    assert (buffer.get_obs_shape(), buffer.get_obs_dim(), buffer.get_act_dim()) == ((3, 2), 6, 1)
+    pictures = np.arange(12.0).reshape(2, 3, 2)
+    buffer.add(pictures, [0, 1], [0, 1], pictures + 1, [0, 1])
+    batch = buffer.sample(5)
+    assert batch["obs"].shape == batch["next_obs"].shape == (5, 3, 2)
+    np.testing.assert_array_equal(batch["obs"], pictures[batch["act"].ravel().astype(int)])
+    np.testing.assert_array_equal(buffer.get_episode(0)["obs"], pictures.reshape(2, 6))
+    with pytest.warns(UserWarning, match="SelectiveReplayBuffer ignores nonsense"):
+        cpprb.SelectiveReplayBuffer(4, nonsense=1)

@@ -301,3 +301,8 @@ def test_the_data_may_lie_on_disk(tmp_path):
     buffer.add(obs=[1, 2, 3])
     assert rows_of(buffer) == [[1, 2, 3]]
     assert os.listdir(tmp_path) == []
+
+
+def test_rewards_of_whole_numbers_are_not_summed():
+    with pytest.raises(ValueError, match=r"'rew'.*: give a field of dtype float32 or float64, found int32"):
+        cpprb.ReplayBuffer(4, {"rew": {"dtype": np.int32}, "done": {}}, Nstep={"size": 2, "rew": "rew"})

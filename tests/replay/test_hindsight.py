@@ -1,13 +1,13 @@
 """Hindsight: every episode written as it was meant, and again as if another goal had been meant."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
-from penstock.replay import Field, Prioritized, ReplayBuffer
+from penstock.replay import Field, NotReady, Prioritized, ReplayBuffer
 from penstock.replay.hindsight import Hindsight
 from penstock.replay.limiter import RateLimiter
 
@@ -16,7 +16,7 @@ from penstock.replay.limiter import RateLimiter
 class FakeField:
     name: str
     shape: tuple[int, ...] = ()
-    dtype: str = "float32"
+    dtype: np.dtype = field(default_factory=lambda: np.dtype("float32"))
 
 
 @dataclass
@@ -24,6 +24,7 @@ class FakePlan:
     fields: list[FakeField]
     n_step: int = 0
     length: int = 0
+    lenient: bool = False
 
 
 class FakeBuffer:
@@ -32,7 +33,7 @@ class FakeBuffer:
     def __init__(self, state_shape: tuple[int, ...] = (), goal_shape: tuple[int, ...] = (), *more: FakeField) -> None:
         states = [FakeField("obs", state_shape), FakeField("next_obs", state_shape), FakeField("goal", goal_shape)]
         self._plan = FakePlan([*states, FakeField("action"), FakeField("reward"), *more])
-        self.rate_limiter: RateLimiter | None = None
+        self.room = 10**9  # rows that may be written before the next one is held
         self.rows: list[dict[str, Any]] = []
         self.episodes: list[int] = []  # rows written when each episode ended
         self._rng = np.random.default_rng(0)
@@ -43,9 +44,13 @@ class FakeBuffer:
     def add(self, **steps: Any) -> None:
         count = len(steps["next_obs"])
         assert all(len(value) == count for value in steps.values())
-        if self.rate_limiter is not None:
-            self.rate_limiter.insert(count, timeout=0)
-        self.rows += [{name: value[i] for name, value in steps.items()} for i in range(count)]
+        written = min(count, self.room)
+        self.room -= written
+        self.rows += [{name: value[i] for name, value in steps.items()} for i in range(written)]
+        if written < count:
+            held = NotReady("held")
+            held.written = written
+            raise held
 
     def end_episode(self) -> None:
         self.episodes.append(len(self.rows))
@@ -218,13 +223,45 @@ def test_fields_may_have_other_names() -> None:
 
 
 def test_an_episode_longer_than_a_rate_limiter_lets_in_at_once_is_written_in_pieces() -> None:
-    buffer = FakeBuffer()
-    buffer.rate_limiter = RateLimiter(samples_per_insert=1, min_size=30, tolerance=7)
+    fields = {name: Field() for name in ("obs", "action", "next_obs", "reward", "goal")}
+    buffer = ReplayBuffer(100, fields, rate_limiter=RateLimiter(samples_per_insert=1, min_size=30, tolerance=7))
     hindsight = Hindsight(buffer, reached, strategy="final")
     walk(hindsight, 16)
     assert hindsight.end_episode(16.0) == 32
-    assert buffer.episodes == [16, 32]
-    np.testing.assert_array_equal(buffer.column("obs"), np.tile(np.arange(16), 2))
+    assert [len(episode["ids"]) for episode in buffer.episodes()] == [16, 16]
+    np.testing.assert_array_equal(buffer.get_all()["obs"], np.tile(np.arange(16), 2))
+
+
+def test_an_episode_that_the_buffer_holds_is_kept_and_goes_on_where_it_was_held() -> None:
+    buffer = FakeBuffer()
+    hindsight = Hindsight(buffer, reached, goals_per_step=2)
+    walk(hindsight, 5)
+    buffer.room = 7
+    with pytest.raises(NotReady):
+        hindsight.end_episode(3.0)
+    assert (len(buffer.rows), buffer.episodes, len(hindsight)) == (7, [5], 5)
+    with pytest.raises(ValueError, match=r"not written yet: call end_episode\(goal\) again"):
+        walk(hindsight, 1)
+    with pytest.raises(NotReady):
+        hindsight.end_episode(3.0)
+    buffer.room = 100
+    assert hindsight.end_episode(3.0) == 15
+    assert (buffer.episodes, len(hindsight)) == ([5, 10, 15], 0)
+    np.testing.assert_array_equal(buffer.column("obs"), np.tile(np.arange(5), 3))
+    np.testing.assert_array_equal(buffer.column("reward"), buffer.column("goal") == buffer.column("next_obs"))
+
+
+def test_an_episode_that_is_held_can_be_given_up() -> None:
+    buffer = FakeBuffer()
+    hindsight = Hindsight(buffer, reached)
+    walk(hindsight, 5)
+    buffer.room = 0
+    with pytest.raises(NotReady):
+        hindsight.end_episode(3.0)
+    hindsight.clear()
+    buffer.room = 100
+    walk(hindsight, 2)
+    assert hindsight.end_episode(9.0) == len(buffer.rows) == 10
 
 
 def test_an_episode_of_nothing_writes_nothing_and_clear_forgets_the_steps() -> None:
@@ -274,49 +311,77 @@ def test_a_buffer_that_puts_steps_together_is_refused(setting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "message"),
+    ("wrong", "error", "message"),
     [
-        ({"obs": 0, "action": 0}, r"found no \['next_obs'\]"),
-        ({"obs": 0, "action": 0, "next_obs": 0, "reward": 0}, r"found \['reward'\] which hindsight computes itself"),
-        ({"obs": 0, "action": 0, "next_obs": 0, "rew": 0}, r"found \['rew'\] which are not expected"),
-        ({"obs": [[0]], "action": 0, "next_obs": 0}, r"field 'obs' must have shape \[\] .* found \[1, 1\]"),
-        ({"obs": [0, 1], "action": 0, "next_obs": 0}, r"same number of steps, found \{'obs': 2, 'action': 1"),
-        ({"obs": 0, "action": 0, "next_obs": 0, "terminated": [[True]]}, r"field 'terminated' must have shape \[\]"),
+        ({"reward": 0}, KeyError, r"found \['reward'\] which hindsight computes itself"),
+        ({"rew": 0}, KeyError, r"found \['rew'\] which are not expected"),
+        ({"obs": [[0]]}, ValueError, r"field 'obs' must have shape \[\] .* found \[1, 1\]"),
+        ({"obs": [0, 1]}, ValueError, r"same number of steps, found \{'obs': 2, 'action': 1"),
+        ({"terminated": [[True]]}, ValueError, r"field 'terminated' must have shape \[\]"),
+        ({"terminated": 1}, TypeError, "terminated is int64, but the field holds bool"),
+        ({"obs": 1j}, TypeError, "obs is complex128, but the field holds float32"),
+        ({"obs": "here"}, TypeError, "obs is a str"),
+        ({"obs": 1e39}, ValueError, r"obs holds 1e\+39, which float32 cannot hold"),
     ],
 )
-def test_a_wrong_step_is_named_and_not_added(step: dict[str, Any], message: str) -> None:
+def test_a_wrong_step_is_named_and_not_added(wrong: dict[str, Any], error: type[Exception], message: str) -> None:
     hindsight = Hindsight(FakeBuffer(), reached)
-    with pytest.raises(ValueError, match=message):
-        hindsight.add(**step)
+    with pytest.raises(error, match=message):
+        hindsight.add(**{"obs": 0, "action": 0, "next_obs": 0, **wrong})
+    assert len(hindsight) == 0
+
+
+def test_a_missing_field_is_named() -> None:
+    hindsight = Hindsight(FakeBuffer(), reached)
+    with pytest.raises(KeyError, match=r"found no \['next_obs'\]"):
+        hindsight.add(obs=0, action=0)
     assert len(hindsight) == 0
 
 
 def test_what_the_first_step_of_an_episode_has_all_have() -> None:
     hindsight = Hindsight(FakeBuffer(), reached)
     hindsight.add(obs=0, action=0, next_obs=0, terminated=False)
-    with pytest.raises(ValueError, match=r"found no \['terminated'\]"):
+    with pytest.raises(KeyError, match=r"found no \['terminated'\]"):
         hindsight.add(obs=0, action=0, next_obs=0)
 
 
 @pytest.mark.parametrize(
-    ("reward_fn", "goal_fn", "goal", "message"),
+    ("reward_fn", "goal_fn", "goal", "error", "message"),
     [
-        (reached, None, [1.0, 2.0], r"goal must have shape \[\], or \[3\] with one for each step, found \[2\]"),
-        (lambda *_: np.zeros(2), None, 0.0, r"one reward for each of 3 steps, shape \[3\], found shape \[2\]"),
-        (lambda *_: 0.0, None, 0.0, r"found shape \[\]"),
-        (reached, lambda states: states[:2], 0.0, r"states of shape \[3\] turned into goals of shape \[2\]"),
+        (reached, None, [1.0, 2.0], ValueError, r"goal must have shape \[\], or \[3\] with one for .*, found \[2\]"),
+        (reached, None, "home", TypeError, "goal is a str"),
+        (lambda *_: np.zeros(2), None, 0.0, ValueError, r"one reward for each of 3 steps, .* found shape \[2\]"),
+        (lambda *_: 0.0, None, 0.0, ValueError, r"found shape \[\]"),
+        (lambda *_: np.zeros(3, complex), None, 0.0, TypeError, "reward is complex128, but the field holds float32"),
+        (lambda *_: [0.0, 1e39, 0.0], None, 0.0, ValueError, r"reward holds 1e\+39, which float32 cannot hold"),
+        (reached, lambda states: states[:2], 0.0, ValueError, r"of shape \[3\] turned into goals of shape \[2\]"),
+        (reached, lambda states: states * 1j, 0.0, TypeError, "goal is complex64, but the field holds float32"),
     ],
 )
 def test_wrong_goals_and_rewards_are_named_before_anything_is_written(
-    reward_fn: Callable[..., Any], goal_fn: Callable[..., Any] | None, goal: Any, message: str
+    reward_fn: Callable[..., Any],
+    goal_fn: Callable[..., Any] | None,
+    goal: Any,
+    error: type[Exception],
+    message: str,
 ) -> None:
     buffer = FakeBuffer()
     hindsight = Hindsight(buffer, reward_fn, goal_fn=goal_fn)
     walk(hindsight, 3)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         hindsight.end_episode(goal)
     assert buffer.rows == []
     assert len(hindsight) == 3
+    walk(hindsight, 1)
+    assert len(hindsight) == 4
+
+
+def test_rewards_are_computed_for_the_values_that_are_written() -> None:
+    seen = []
+    hindsight = Hindsight(FakeBuffer(), lambda *given: seen.extend(given) or np.zeros(1))  # type: ignore[func-returns-value]
+    hindsight.add(obs=0.1, action=1, next_obs=0.1)
+    hindsight.end_episode(0.1)
+    assert {values.dtype for values in seen} == {np.dtype("float32")}
 
 
 @pytest.mark.parametrize("strategy", ["future", "episode", "random", "final"])

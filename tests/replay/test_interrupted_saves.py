@@ -22,7 +22,7 @@ def blocks_of_twenty_bytes(monkeypatch):
     monkeypatch.setattr(files, "_BLOCK_NBYTES", 20)
 
 
-def test_rows_overwritten_while_the_save_runs_are_left_out_with_their_leaves(tmp_path):
+def test_rows_overwritten_while_the_save_runs_are_kept_as_they_were_read_but_without_a_leaf(tmp_path):
     core = filled(rows=10)
 
     def write_once(store, begin):
@@ -32,9 +32,11 @@ def test_rows_overwritten_while_the_save_runs_are_left_out_with_their_leaves(tmp
     core.after_read = write_once
     saved(core, tmp_path)
     (rows, _), (places, _), _, (leaves, leaf_ids, _), _ = loaded(tmp_path)
-    # Rows 0..3 were read with ids 0..3 and have leaves of 10..13; rows 4..9 were read afterwards.
-    assert places == [-1, -1, -1, -1, 14, 15, 6, 7, 8, 9] == leaf_ids
-    assert rows == {record_id: core.contents()[0][0][record_id] for record_id in (14, 15, 6, 7, 8, 9)}
+    # Rows 0..3 were read with ids 0..3, whose leaves were those of 10..13 by then; rows 4..9 were read afterwards.
+    assert places == [0, 1, 2, 3, 14, 15, 6, 7, 8, 9]
+    assert leaf_ids == [-1, -1, -1, -1, 14, 15, 6, 7, 8, 9]
+    assert set(rows) == set(places)
+    assert {name: rows[name] for name in (14, 15)} == {name: core.contents()[0][0][name] for name in (14, 15)}
     assert [leaf > 0 for leaf in leaves] == [False] * 4 + [True] * 6
 
 

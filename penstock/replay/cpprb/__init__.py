@@ -7,7 +7,7 @@ A program moves over by changing its import::
 What differs is what was wrong there, or would pass over a mistake in silence:
 
 - Sampling an empty buffer raises ``penstock.replay.NotReady``. It raised ``ValueError``, gave rows of rubbish with
-  weights NaN (prioritized), or hung (multi-process).
+  weights NaN (prioritized), or hung (multi-process). ``sample(0)`` raises ``ValueError``.
 - A batch belongs to the caller: ``weights`` and ``indexes`` are not overwritten by the next ``sample()``.
 - Rows of ``Nstep`` that an episode's end cuts short have the last step's next values, where cpprb left 1.0. ``done`` is
   that of the last step which the row covers, where cpprb looked one step less far. Batches have one entry more,
@@ -24,6 +24,10 @@ What differs is what was wrong there, or would pass over a mistake in silence:
 - For Dict spaces ``create_env_dict`` and ``create_before_add_func`` agree: see ``create_env_dict``.
 - ``train`` takes Gymnasium environments too, and the reward that it reports is the episode's sum, not its last.
 - Arguments that cpprb ignores are ignored with a warning.
+- These raise ``ValueError``: ``env_dict=None``; object dtypes; a negative ``alpha`` or ``beta``; fields named
+  ``priorities``, in prioritized buffers ``weights`` or ``indexes``, with ``Nstep`` ``discount``; ``rew`` of ``Nstep``
+  that is no float32 or float64; ``Nstep`` with ``HindsightReplayBuffer``, which mixed rewards of different goals.
+- All names are at the top level: there is no ``cpprb.util`` or other module of cpprb's.
 
 Draws are seeded from NumPy's global generator when a buffer is made: ``np.random.seed`` before that makes them
 reproducible.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from penstock.replay.cpprb.buffers import warn_of_ignored
 
 Rows = dict[str, NDArray[np.float64]]
 
@@ -23,11 +27,30 @@ class SelectiveReplayBuffer:
         Lengths of ``obs`` and ``next_obs``, of ``act``, and of ``rew``.
     Nepisodes : int
         Episodes of that length.
+    obs_shape : iterable of int, optional
+        Shape of ``obs`` and ``next_obs`` in batches, in place of ``obs_dim``; episodes have them flat.
+    is_discrete_action : bool
+        Whether an action is one number, whatever ``act_dim`` says.
     """
 
     def __init__(
-        self, episode_len: int, obs_dim: int = 1, act_dim: int = 1, *, Nepisodes: int = 10, rew_dim: int = 1
+        self,
+        episode_len: int,
+        obs_dim: int = 1,
+        act_dim: int = 1,
+        *,
+        Nepisodes: int = 10,
+        rew_dim: int = 1,
+        obs_shape: Iterable[int] | None = None,
+        is_discrete_action: bool = False,
+        **ignored: object,
     ) -> None:
+        warn_of_ignored(self, ignored)
+        self._obs_shape = None if obs_shape is None else tuple(int(length) for length in obs_shape)
+        if self._obs_shape is not None:
+            obs_dim = math.prod(self._obs_shape)
+        if is_discrete_action:
+            act_dim = 1
         widths = {"obs": obs_dim, "act": act_dim, "rew": rew_dim, "next_obs": obs_dim, "done": 1}
         self._size = int(episode_len) * int(Nepisodes)
         self._rows: Rows = {name: np.zeros((self._size, int(width))) for name, width in widths.items()}
@@ -61,7 +84,11 @@ class SelectiveReplayBuffer:
         if self._stored == 0:
             raise ValueError("the buffer is empty: add rows before you sample")
         drawn = np.random.randint(0, self._stored, batch_size)
-        return {name: values[drawn] for name, values in self._rows.items()}
+        batch = {name: values[drawn] for name, values in self._rows.items()}
+        if self._obs_shape is not None:
+            for name in ("obs", "next_obs"):
+                batch[name] = batch[name].reshape(-1, *self._obs_shape)
+        return batch
 
     def get_episode(self, i: int) -> Rows:
         """Copy the rows of the i-th episode, oldest first; none if there is no such episode."""
@@ -100,6 +127,10 @@ class SelectiveReplayBuffer:
     def get_buffer_size(self) -> int:
         """Rows that can be stored."""
         return self._size
+
+    def get_obs_shape(self) -> tuple[int, ...] | None:
+        """``obs_shape`` as it was given; None if ``obs_dim`` was."""
+        return self._obs_shape
 
     def get_obs_dim(self) -> int:
         """Length of ``obs``."""
