@@ -38,11 +38,6 @@ class RateLimiter:
         Small keeps the sides close together, large lets each run on while the other pauses. By default the larger of
         1024 and ``128 * samples_per_insert``: room for batches up to 1024 and inserts up to 128 rows at once.
 
-    Attributes
-    ----------
-    native
-        The limiter in shared memory, for the core of a buffer that asks it directly.
-
     Raises
     ------
     ValueError

@@ -195,14 +195,10 @@ nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb
   return nb::make_tuple(out.take(), new_array<int64_t>(unread));
 }
 
-nb::dict allocate(const ReplayCore& core, size_t batch_size, bool positions) {
-  BatchOut out(core, batch_size, nb::none());
-  if (positions) {
-    out.add("indexes", {}, dtype("uint64"));
-  } else {
-    out.add("ids", {}, dtype("int64"));
-  }
-  if (const_cast<ReplayCore&>(core).buffer.priorities() != nullptr) out.add("weights", {}, dtype("float32"));
+nb::dict allocate(ReplayCore& core, int64_t rows) {
+  BatchOut out(core, checked(rows), nb::none());
+  out.add("ids", {}, dtype("int64"));
+  if (core.buffer.priorities() != nullptr) out.add("weights", {}, dtype("float32"));
   return out.take();
 }
 
@@ -302,7 +298,7 @@ void bind_replay(nb::module_& module) {
       .def("sample_uniform", &sample_uniform, nb::arg("batch_size"), nb::arg("out").none() = nb::none(),
            nb::arg("positions") = false)
       .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none())
-      .def("allocate", &allocate, nb::arg("batch_size"), nb::arg("positions") = false)
+      .def("allocate", &allocate, nb::arg("batch_size"))
       .def("live", &live)
       .def("await_rows", &await_rows, nb::arg("timeout").none())
       .def("clear", [](ReplayCore& core) { core.buffer.clear(); })

@@ -85,14 +85,6 @@ class Lanes {
     }
   }
 
-  // Forgets all pending steps and frames: the buffer was cleared.
-  void clear() {
-    for (Lane& lane : lanes_) {
-      lane.start_afresh();
-      for (FrameMemory& memory : lane.frames) memory.forget();
-    }
-  }
-
   // What decides when a lane's next row is finished: count, unseen and to_skip of a lane.
   struct Pending {
     size_t count, unseen, to_skip;

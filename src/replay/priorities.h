@@ -224,13 +224,12 @@ class Priorities {
         marks_(reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(header) + layout.marks)),
         offered_(reinterpret_cast<std::atomic<double>*>(reinterpret_cast<std::byte*>(header) + layout.offered)),
         taken_(reinterpret_cast<std::atomic<uint64_t>*>(reinterpret_cast<std::byte*>(header) + layout.taken)),
-        tree_(SumTree::attach(arena, offset + layout.tree)),
-        largest_possible_leaf_(DBL_MAX / 2 / static_cast<double>(capacity_)) {}
+        tree_(SumTree::attach(arena, offset + layout.tree)) {}
 
   // Between the smallest normal number and what all rows can have without their sum overflowing; 0 only for 0.
   double leaf_of(double priority) const {
     const double base = priority + header_->eps;
-    return base == 0.0 ? 0.0 : std::clamp(std::pow(base, header_->alpha), DBL_MIN, largest_possible_leaf_);
+    return base == 0.0 ? 0.0 : std::clamp(std::pow(base, header_->alpha), DBL_MIN, tree_.largest_leaf());
   }
 
   void raise_largest(double priority, double leaf) {
@@ -366,7 +365,6 @@ class Priorities {
   std::atomic<double>* offered_;
   std::atomic<uint64_t>* taken_;
   SumTree tree_;
-  double largest_possible_leaf_;
 };
 
 }  // namespace penstock
