@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock._native import ReplayCore
 from penstock.ipc import Arena, require_memory
+from penstock.replay.deadline import deadline_after, seconds_left
 from penstock.replay.errors import NotReady
 from penstock.replay.files import load_buffer, save_buffer
 from penstock.replay.limiter import RateLimiter
@@ -200,13 +201,13 @@ class ReplayBuffer:
             If there was nothing to sample within the timeout.
         """
         batch_size = operator.index(batch_size)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         found = self._draw(batch_size, beta, out)
         if found is None:
             found = self._draw_later(batch_size, beta, out, deadline)
         # Only what can be taken is counted. Who had to wait draws once more, from what came meanwhile.
         if self.rate_limiter is not None and not self.rate_limiter.try_sample(batch_size):
-            self.rate_limiter.sample(batch_size, _left(deadline))
+            self.rate_limiter.sample(batch_size, seconds_left(deadline))
             found = self._draw(batch_size, beta, out) or found
         return found
 
@@ -216,7 +217,7 @@ class ReplayBuffer:
         return self._core.sample(batch_size, self._beta if beta is None else beta, out)
 
     def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, deadline: float | None) -> Batch:
-        while self._core.await_rows(_left(deadline)) and _left(deadline) != 0.0:
+        while self._core.await_rows(seconds_left(deadline)) and seconds_left(deadline) != 0.0:
             found = self._draw(batch_size, beta, out)
             if found is not None:
                 return found
@@ -423,11 +424,6 @@ class ReplayBuffer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows, {', '.join(self.fields)})"
 
-
-
-def _left(deadline: float | None) -> float | None:
-    """Seconds until then; None: for ever."""
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _settings(limiter: RateLimiter) -> dict[str, float]:

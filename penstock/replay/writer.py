@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.conversion import convert
+from penstock.replay.deadline import deadline_after, seconds_left
 from penstock.replay.errors import NotReady
 from penstock.replay.limiter import RateLimiter
 
@@ -65,7 +65,7 @@ class Writer:
     def _add_in_turn(self, limiter: RateLimiter, steps: dict[str, Any]) -> int | None:
         """Add as much at once as the rate limiter lets in; rows count when they are finished."""
         count = self._native.check(steps)
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        deadline = deadline_after(self._timeout)
         first = None
         begin = 0
         while begin < count:
@@ -83,7 +83,7 @@ class Writer:
     def _take_turn(self, limiter: RateLimiter, rows: int, deadline: float | None, written: int) -> None:
         try:
             if rows:
-                limiter.insert(rows, None if deadline is None else max(0.0, deadline - time.monotonic()))
+                limiter.insert(rows, seconds_left(deadline))
         except NotReady as error:
             error.written = written
             if written:

@@ -20,13 +20,7 @@ class PriorityValues {
   explicit PriorityValues(nb::handle given)
       : array_(nb::module_::import_("numpy").attr("ascontiguousarray")(given, dtype("float64"))),
         view_(array_, "priorities") {
-    const auto values = span();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (std::isfinite(values[i]) && values[i] >= 0) continue;
-      const std::string message = "priorities[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
-                                  ": priorities must be finite and not negative";
-      throw nb::value_error(message.c_str());
-    }
+    require_legal(span());
   }
 
   std::span<const double> span() const {

@@ -240,12 +240,7 @@ class ReplayWriter {
                                   " steps: give one for each, or one for all";
       throw nb::value_error(message.c_str());
     }
-    for (size_t i = 0; i < steps; ++i) {
-      if (std::isfinite(given_priorities_[i]) && given_priorities_[i] >= 0) continue;
-      const std::string message = "priorities[" + std::to_string(i) + "] is " + std::to_string(given_priorities_[i]) +
-                                  ": priorities must be finite and not negative";
-      throw nb::value_error(message.c_str());
-    }
+    require_legal(given_priorities_);
     return given_priorities_.data();
   }
 

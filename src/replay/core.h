@@ -3,9 +3,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cmath>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,16 @@ struct ReplayCore {
   Sampler sampler;
   std::timed_mutex sampling;  // held while the sampler works: threads may share a buffer
 };
+
+// ValueError that names the first priority that is none.
+inline void require_legal(std::span<const double> priorities) {
+  for (size_t i = 0; i < priorities.size(); ++i) {
+    if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;
+    const std::string message = "priorities[" + std::to_string(i) + "] is " + std::to_string(priorities[i]) +
+                                ": priorities must be finite and not negative";
+    throw nb::value_error(message.c_str());
+  }
+}
 
 // Bound in files of their own: priorities, what files are made of, and writing.
 void bind_replay_priorities(nb::class_<ReplayCore>& face);

@@ -2,15 +2,12 @@
 
 import platform
 import time
-from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
 from penstock.ipc import Arena
-
-Start = Callable[..., BaseProcess]  # of the fixtures spawn and fork: spawn(function, *arguments)
 
 FUTEX_CALL = {"x86_64": "202", "aarch64": "98"}[platform.machine()]  # its number, as the kernel's tables have it
 

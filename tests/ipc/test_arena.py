@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from penstock.ipc import Arena, Doorbell, Ring, SlotTable, WeightsBlock
-from tests.ipc.sharing import Sent, Start, finished
+from tests.ipc.sharing import Sent, finished
+from tests.starting import Start
 
 
 def test_a_new_arena_is_all_zero_and_as_large_as_asked() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.ipc import Arena, Doorbell
-from tests.ipc.sharing import Sent, Start, finished, wait_until_asleep
+from tests.ipc.sharing import Sent, finished, wait_until_asleep
+from tests.starting import Start
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from penstock.ipc import Arena, Doorbell, set_parent_death_signal
-from tests.ipc.sharing import Sent, Start
+from tests.ipc.sharing import Sent
+from tests.starting import Start
 
 
 def _have_a_child_and_wait(sent: Sent) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from penstock.ipc import Arena, Ring, RingClosed
-from tests.ipc.sharing import Sent, Start, finished, wait_until_asleep
+from tests.ipc.sharing import Sent, finished, wait_until_asleep
+from tests.starting import Start
 
 RING, TABLES = 0, 1 << 16
 PRODUCERS, CONSUMERS, ITEMS = 3, 2, 20_000

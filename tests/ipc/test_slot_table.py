@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable
-from tests.ipc.sharing import Sent, Start, finished
+from tests.ipc.sharing import Sent, finished
+from tests.starting import Start
 
 FREE, WRITING, FULL, READING = SlotState
 

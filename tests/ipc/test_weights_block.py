@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from penstock.ipc import Arena, WeightsBlock
-from tests.ipc.sharing import Sent, Start, finished
+from tests.ipc.sharing import Sent, finished
+from tests.starting import Start
 
 SIZE = 200_000  # large enough to be overtaken, and killed, in the middle of a copy
 

@@ -1,15 +1,13 @@
 """Rows that prove themselves whole, and the processes that write and sample them as fast as they can."""
 
 import os
-from collections.abc import Callable, Iterator
-from multiprocessing.process import BaseProcess
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from penstock.replay import Field, ReplayBuffer
-
-Start = Callable[..., BaseProcess]  # of the fixtures fork and spawn: fork(function, *arguments)
+from tests.starting import Start
 
 NUMBERS, VECTOR, PICTURE = 4096, 61, (18, 21)
 

@@ -1,9 +1,7 @@
 """Prioritized sampling: frequencies and weights against golden numbers and a plain model, with processes that die."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import get_context
-from multiprocessing.context import ForkProcess
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -12,8 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.replay import Field, NotReady, Prioritized, ReplayBuffer
-
-Start = Callable[..., ForkProcess]
+from tests.starting import Start, starter
 
 WIDTH = 16  # numbers in a row that must all be equal
 CHI_SQUARE_3 = 16.27  # exceeded with a chance of 0.001 (3 degrees of freedom)
@@ -297,17 +294,7 @@ def test_any_history_leaves_the_priorities_of_a_plain_model(
 @pytest.fixture
 def fork() -> Iterator[Start]:
     """Start a process in milliseconds, ``fork(function, *arguments)``; it is gone when the test is over."""
-    started: list[ForkProcess] = []
-
-    def start(target: Callable[..., None], *args: object) -> ForkProcess:
-        started.append(get_context("fork").Process(target=target, args=args, daemon=True))
-        started[-1].start()
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.join()
+    yield from starter("fork")
 
 
 def whole(batch: dict[str, NDArray[np.generic]]) -> bool:

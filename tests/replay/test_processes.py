@@ -4,8 +4,8 @@ import os
 import pickle
 import random
 import signal
-from collections.abc import Callable, Iterator
-from multiprocessing import Pipe, get_context
+from collections.abc import Iterator
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -17,7 +17,6 @@ from penstock.replay import Field, NotReady, NStep, Prioritized, RateLimiter, Re
 from tests.replay.stress import (
     FIELDS,
     PICTURES,
-    Start,
     assert_whole,
     content,
     fill,
@@ -26,36 +25,21 @@ from tests.replay.stress import (
     while_wanted,
     write_for_ever,
 )
+from tests.starting import Start, starter
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def _starter(method: str) -> Iterator[Start]:
-    context: Any = get_context(method)
-    started: list[BaseProcess] = []
-
-    def start(target: Callable[..., None], *args: object) -> BaseProcess:
-        process = context.Process(target=target, args=args, daemon=True)
-        process.start()
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()  # also ends one that is stopped
-        process.join()
 
 
 @pytest.fixture
 def fork() -> Iterator[Start]:
     """Start a process in milliseconds: ``fork(function, *arguments)``."""
-    yield from _starter("fork")
+    yield from starter("fork")
 
 
 @pytest.fixture(params=["spawn", "fork"])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     """Start a process in either way: with a pickled buffer, or with an inherited one."""
-    yield from _starter(request.param)
+    yield from starter(request.param)
 
 
 def kill(process: BaseProcess) -> None:
