@@ -10,17 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock import replay
+    from penstock.algorithms.replay import ReplayAlgorithm
     from penstock.algorithms.segment import SegmentAlgorithm
-    from penstock.config import SegmentConfig
-    from penstock.engine.faces import APPO, PPO
+    from penstock.config import ReplayConfig, SegmentConfig
+    from penstock.engine.faces import APPO, DDPG, DQN, PPO, SAC, TD3, ApeX
     from penstock.engine.policy import Policy, load_policy
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
 
 __all__ = [
     "APPO",
+    "DDPG",
+    "DQN",
     "PPO",
+    "SAC",
+    "TD3",
+    "ApeX",
     "Policy",
+    "ReplayAlgorithm",
+    "ReplayConfig",
     "SegmentAlgorithm",
     "SegmentConfig",
     "Trainer",
@@ -31,8 +39,15 @@ __all__ = [
 
 _HOMES = {
     "APPO": "penstock.engine.faces",
+    "ApeX": "penstock.engine.faces",
+    "DDPG": "penstock.engine.faces",
+    "DQN": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
+    "SAC": "penstock.engine.faces",
+    "TD3": "penstock.engine.faces",
     "Policy": "penstock.engine.policy",
+    "ReplayAlgorithm": "penstock.algorithms.replay",
+    "ReplayConfig": "penstock.config",
     "SegmentAlgorithm": "penstock.algorithms.segment",
     "SegmentConfig": "penstock.config",
     "Trainer": "penstock.engine.trainer",

@@ -9,8 +9,10 @@ import tomllib
 import pytest
 
 from penstock.algorithms.appo import APPOConfig
+from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.ppo import PPOConfig
-from penstock.config import PRESETS, Config, ConfigError, SegmentConfig, closest, load_preset, make_config
+from penstock.algorithms.sac import SACConfig
+from penstock.config import PRESETS, Config, ConfigError, ReplayConfig, SegmentConfig, closest, load_preset, make_config
 from tests.envs.counting import CountingEnv
 
 
@@ -167,10 +169,12 @@ def test_without_a_number_of_workers_there_is_one_for_each_core():
     assert made(num_envs_per_worker=6).num_lanes == 6 * cores
 
 
-@pytest.mark.parametrize("config_class", [Config, SegmentConfig, PPOConfig, APPOConfig])
+@pytest.mark.parametrize(
+    "config_class", [Config, SegmentConfig, ReplayConfig, PPOConfig, APPOConfig, DQNConfig, SACConfig]
+)
 def test_settings_survive_json(config_class):
     shared = {"hidden_sizes": (32,), "reward_clip": 1.0, "env_kwargs": {"g": 9.5}, "run_dir": None, "num_workers": 2}
-    config = made(config_class, **shared, shared_encoder=False)
+    config = made(config_class, **shared)
     assert make_config(config_class, json.loads(json.dumps(config.to_json()))) == config
 
 

@@ -8,15 +8,20 @@ from penstock.config import ConfigError, closest, find_object
 from penstock.imports import place_of
 
 if TYPE_CHECKING:
-    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.algorithms.base import Algorithm
 
 ALGORITHMS = {
     "appo": "penstock.algorithms.appo:APPO",
     "ppo": "penstock.algorithms.ppo:PPO",
+    "dqn": "penstock.algorithms.dqn:DQN",
+    "apex": "penstock.algorithms.apex:ApeX",
+    "ddpg": "penstock.algorithms.ddpg:DDPG",
+    "td3": "penstock.algorithms.td3:TD3",
+    "sac": "penstock.algorithms.sac:SAC",
 }
 
 
-def load_algorithm(name: str) -> type[SegmentAlgorithm]:
+def load_algorithm(name: str) -> type[Algorithm]:
     """Import an algorithm by its name on the command line, or by "module:Class" or "file.py:Class".
 
     Raises
@@ -29,15 +34,17 @@ def load_algorithm(name: str) -> type[SegmentAlgorithm]:
         names = sorted(ALGORITHMS)
         raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
     algorithm = find_object(target, "algorithm")
+    from penstock.algorithms.replay import ReplayAlgorithm
     from penstock.algorithms.segment import SegmentAlgorithm
 
-    if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm)):
+    if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm | ReplayAlgorithm)):
         found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else f"a {type(algorithm).__name__}"
-        raise ConfigError(f"algorithm={name!r} is not legal: it must be a subclass of SegmentAlgorithm, found {found}")
+        legal = "a subclass of SegmentAlgorithm or ReplayAlgorithm"
+        raise ConfigError(f"algorithm={name!r} is not legal: it must be {legal}, found {found}")
     return algorithm
 
 
-def algorithm_id(algorithm: type[SegmentAlgorithm]) -> str:
+def algorithm_id(algorithm: type[Algorithm]) -> str:
     """Name by which `load_algorithm` finds an algorithm again: short for Penstock's own, else its place."""
     place = place_of(algorithm)
     return next((name for name, target in ALGORITHMS.items() if target == place), place)

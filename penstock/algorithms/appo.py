@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from penstock.algorithms.base import Metrics
 from penstock.algorithms.losses import (
     approximate_kl,
     clip_fraction,
@@ -18,8 +19,8 @@ from penstock.algorithms.losses import (
     value_error,
 )
 from penstock.algorithms.returns import explained_variance, gae, vtrace
-from penstock.algorithms.segment import Metrics, SegmentAlgorithm
-from penstock.config import SegmentConfig, require
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config, SegmentConfig, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
@@ -62,7 +63,7 @@ class APPOConfig(SegmentConfig):
 class APPO(SegmentAlgorithm):
     """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace."""
 
-    Config: ClassVar[type[SegmentConfig]] = APPOConfig
+    Config: ClassVar[type[Config]] = APPOConfig
     config: APPOConfig
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from penstock.algorithms.base import Metrics
 from penstock.algorithms.losses import (
     approximate_kl,
     clip_fraction,
@@ -18,8 +19,8 @@ from penstock.algorithms.losses import (
     value_error,
 )
 from penstock.algorithms.returns import explained_variance, gae
-from penstock.algorithms.segment import Metrics, SegmentAlgorithm
-from penstock.config import ConfigError, SegmentConfig, require
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config, ConfigError, SegmentConfig, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -67,7 +68,7 @@ class PPOConfig(SegmentConfig):
 class PPO(SegmentAlgorithm):
     """Clipped surrogate objective over several epochs, with GAE; rollout workers wait while the learner learns."""
 
-    Config: ClassVar[type[SegmentConfig]] = PPOConfig
+    Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
     synchronous = True
 

@@ -8,27 +8,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.config import ConfigError, SegmentConfig, find_object
+from penstock.algorithms.base import Algorithm, Metrics, Request, fused_adam
+from penstock.config import Config, ConfigError, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, NetworkConfig, distribution_class
-
-Metrics = dict[str, Tensor]
+from penstock.nn import ActorCritic, Distribution, distribution_class
 
 
-class SegmentAlgorithm:
-    """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it.
+class SegmentAlgorithm(Algorithm):
+    """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it."""
 
-    Parameters
-    ----------
-    config
-        An instance of `Config`.
-    observation, action
-        What the environment shows and takes.
-    """
-
-    Config: ClassVar[type[SegmentConfig]] = SegmentConfig
+    Config: ClassVar[type[Config]] = SegmentConfig
+    config: SegmentConfig
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
     records: ClassVar[tuple[str, ...]] = ()
@@ -37,35 +29,17 @@ class SegmentAlgorithm:
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
 
     def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
-        self.config = config
-        self.observation = observation
-        self.action = action
+        super().__init__(config, observation, action)
         self.needs_segments = self.needs_segments or config.memory != "none"
 
-    @classmethod
-    def name(cls) -> str:
-        """The algorithm's name in run directories, checkpoints and on the command line."""
-        return cls.__name__.lower()
-
     def build_model(self) -> ActorCritic:
-        """Make the network that acts and learns.
-
-        Raises
-        ------
-        ConfigError
-            A setting of the network is not legal, or the encoder is none.
-        """
+        """Make the actor-critic."""
         c = self.config
-        is_place = isinstance(c.encoder, str) and ":" in c.encoder
         try:
-            network = NetworkConfig(
-                encoder=find_object(str(c.encoder), "encoder") if is_place else c.encoder,
-                hidden_sizes=c.hidden_sizes,
-                activation=c.activation,
+            network = self.network_config(
                 memory=c.memory,
                 memory_size=c.memory_size,
                 shared_encoder=c.shared_encoder,
-                normalize_observations=c.normalize_observations,
                 normalize_returns=c.normalize_returns,
             )
             return ActorCritic(self.observation, self.action, network)
@@ -74,36 +48,17 @@ class SegmentAlgorithm:
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""
-        return torch.optim.Adam(model.parameters(), lr=self.config.learning_rate, eps=1e-5, fused=True)
+        return fused_adam(list(model.parameters()), self.config.learning_rate, eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
         width = distribution_class(self.action).num_parameters(self.action)
         return tuple(Column(name, {"logits": (width,)}[name], "float32") for name in self.records)
 
-    def act(
-        self, model: ActorCritic, obs: Tensor, first: Tensor, memory: Tensor, noise: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose an action in each of N lanes.
-
-        Parameters
-        ----------
-        obs, first
-            Observations ``[N, ...]`` and whether they begin an episode, bool ``[N]``.
-        memory
-            Memory state before the observation, float32 ``[N, S]``.
-        noise
-            Random numbers of the lanes, float32 ``[N, K]``.
-
-        Returns
-        -------
-        columns : dict of str to Tensor
-            What is written into each lane's row: action, log_prob and `records`.
-        memory : Tensor
-            Memory state after the observation, ``[N, S]``.
-        """
-        distribution, memory = model.act(obs, first, memory)
-        action = distribution.sample(noise)
+    def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Sample an action in each lane; recorded are its log-probability and `records`."""
+        distribution, memory = model.act(request.obs, request.first, request.memory)
+        action = distribution.sample(request.noise)
         columns = {"action": action, "log_prob": distribution.log_prob(action)}
         if "logits" in self.records:
             columns["logits"] = distribution.flat

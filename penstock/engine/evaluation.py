@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import require
 from penstock.engine.noise import NoiseStreams
 from penstock.engine.policy import load_policy
@@ -20,7 +19,7 @@ from penstock.engine.video import film
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
-from penstock.nn import ActorCritic
+from penstock.nn import PolicyNetwork
 
 MAX_LANES = 25
 # Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
@@ -75,8 +74,8 @@ class Player:
 
     Parameters
     ----------
-    algorithm, model
-        The policy.
+    model
+        The policy's network.
     lanes
         What it plays.
     deterministic
@@ -86,9 +85,8 @@ class Player:
     """
 
     def __init__(
-        self, algorithm: SegmentAlgorithm, model: ActorCritic, lanes: Lanes, *, deterministic: bool, seed: int
+        self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int
     ) -> None:
-        self._algorithm = algorithm
         self._model = model
         self._lanes = lanes
         self._deterministic = deterministic
@@ -112,12 +110,8 @@ class Player:
         while missing:
             lanes.write_observations(self._obs, self._rows)
             obs, first = self._tensor(self._obs), self._tensor(lanes.first)
-            if self._deterministic:
-                distribution, memory = self._model.act(obs, first, memory)
-                action = distribution.mode()
-            else:
-                columns, memory = self._algorithm.act(self._model, obs, first, memory, self._tensor(self._noise.draw()))
-                action = columns["action"]
+            choice, memory = self._model.act(obs, first, memory)
+            action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
             lanes.step(action.cpu().numpy())
             for lane, episode_return, length in lanes.take_episodes():
                 if len(played[lane]) < quota:
@@ -131,8 +125,7 @@ class Player:
 
 
 def evaluate_model(
-    algorithm: SegmentAlgorithm,
-    model: ActorCritic,
+    model: PolicyNetwork,
     env: EnvSpec,
     *,
     episodes: int,
@@ -143,7 +136,7 @@ def evaluate_model(
     require(episodes > 0, "episodes", episodes, "more than 0")
     lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES)
     try:
-        return Player(algorithm, model, lanes, deterministic=deterministic, seed=seed).play(episodes)
+        return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes)
     finally:
         lanes.close()
 
@@ -179,7 +172,7 @@ def evaluate_run(
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
     seed = secrets.randbits(31) if seed is None else seed
     evaluation = evaluate_model(
-        policy.algorithm, policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed
+        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed
     )
     if video is not None:
         film(policy, env, video, deterministic=deterministic, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.base import Algorithm
 from penstock.engine.clock import Clock
 from penstock.engine.evaluation import EVALUATION_LANES, Player, lanes_for
 from penstock.engine.rollout_worker import Report
@@ -37,7 +37,7 @@ class Evaluator:
 
     def __init__(
         self,
-        algorithm: SegmentAlgorithm,
+        algorithm: Algorithm,
         env: EnvSpec,
         arena: ExperienceArena,
         report: Report,
@@ -49,7 +49,7 @@ class Evaluator:
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
         self._lanes = make_lanes(env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES)
-        self._player = Player(algorithm, self._model, self._lanes, deterministic=True, seed=config.seed)
+        self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
         self._episodes = config.eval_episodes
         self._target = config.target_return
         self._request: dict[str, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.algorithms import appo, ppo
+from penstock.algorithms import apex, appo, ddpg, dqn, ppo, sac, td3
 from penstock.engine.trainer import Trainer
 
 
@@ -20,3 +20,38 @@ class PPO(Trainer):
 
     def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
         super().__init__(ppo.PPO, preset=preset, **settings)
+
+
+class DQN(Trainer):
+    """Trains with DQN, and with its switches double, dueling, prioritized and n-step DQN; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(dqn.DQN, preset=preset, **settings)
+
+
+class ApeX(Trainer):
+    """Trains with Ape-X DQN, distributed prioritized replay; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(apex.ApeX, preset=preset, **settings)
+
+
+class DDPG(Trainer):
+    """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(ddpg.DDPG, preset=preset, **settings)
+
+
+class TD3(Trainer):
+    """Trains with TD3, for continuous actions; settings are the fields of `penstock.algorithms.td3.TD3Config`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(td3.TD3, preset=preset, **settings)
+
+
+class SAC(Trainer):
+    """Trains with SAC, for continuous actions, with a learned temperature; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(sac.SAC, preset=preset, **settings)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.base import Algorithm, Request
 from penstock.engine.weights import SharedWeights
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.replay import Replay
 from penstock.ipc import gather, scatter
 
 
@@ -22,11 +23,14 @@ class Inference:
         Says how to act and what to record.
     device
         Where the model runs.
+    replay
+        The run's replay, if it has one: it counts the steps that exploration is scheduled by.
     """
 
-    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, device: str) -> None:
+    def __init__(self, arena: ExperienceArena, algorithm: Algorithm, device: str, replay: Replay | None = None) -> None:
         self._arena = arena
         self._algorithm = algorithm
+        self._replay = replay
         self._device = torch.device(device)
         self._autocast = torch.autocast(
             self._device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16"
@@ -59,7 +63,15 @@ class Inference:
 
         with self._autocast:
             columns, memory_after = self._algorithm.act(
-                self._model, self._tensor(obs), self._tensor(first), self._tensor(memory), self._tensor(noise)
+                self._model,
+                Request(
+                    obs=self._tensor(obs),
+                    first=self._tensor(first),
+                    memory=self._tensor(memory),
+                    noise=self._tensor(noise),
+                    lane=self._tensor(lanes),
+                    steps=self._weights.steps if self._replay is None else self._replay.steps_taken,
+                ),
             )
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values.cpu().numpy())

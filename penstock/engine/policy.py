@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms import load_algorithm
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.base import Algorithm
 from penstock.config import make_config
 from penstock.envs.actions import ActionDecoder
 from penstock.envs.observations import ObservationWriter
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.nn import ActorCritic
+from penstock.nn import PolicyNetwork
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import resolve_checkpoint
 
@@ -32,7 +32,7 @@ class Policy:
         What is known of the checkpoint: algorithm, env, steps, mean_return, config, ...
     """
 
-    def __init__(self, algorithm: SegmentAlgorithm, model: ActorCritic, meta: Mapping[str, Any]) -> None:
+    def __init__(self, algorithm: Algorithm, model: PolicyNetwork, meta: Mapping[str, Any]) -> None:
         self.algorithm = algorithm
         self.model = model
         self.meta = meta

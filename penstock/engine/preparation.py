@@ -1,22 +1,29 @@
-"""What is settled before a run starts: its environment, its device, its best so far, and the numbers of its arena."""
+"""What is settled before a run starts: its environment, its device, its best so far, its arena and its replay."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError
+from penstock.engine.learner import Start
 from penstock.engine.roster import infers_centrally
 from penstock.engine.weights import weights_nbytes
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
-from penstock.nn import ActorCritic
+from penstock.experience.replay import Replay, transition_fields
+from penstock.nn import PolicyNetwork
+from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
 
 
-def run_shape(algorithm: SegmentAlgorithm, model: ActorCritic) -> RunShape:
+def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     """The numbers of a run's arena, from its algorithm, its config and its network.
 
     Raises
@@ -25,29 +32,98 @@ def run_shape(algorithm: SegmentAlgorithm, model: ActorCritic) -> RunShape:
         A synchronous algorithm wants more segments in a batch than there are lanes.
     """
     config = algorithm.config
-    if algorithm.synchronous and config.segments_per_batch != config.num_lanes:
-        raise ConfigError(
-            f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
-            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
-            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
-        )
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    # Every lane writes one segment. Beside these, an asynchronous learner's next batch is collected while it learns;
-    # a synchronous one keeps the slot of every lane until it has learned, so that nobody can step meanwhile.
-    waiting = 0 if algorithm.synchronous else config.segments_per_batch
+    segment_length, num_slots = 1, config.num_lanes
+    if isinstance(algorithm, SegmentAlgorithm):
+        segment_length, num_slots = algorithm.config.segment_length, config.num_lanes + _waiting_segments(algorithm)
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
-        segment_length=config.segment_length,
-        num_slots=config.num_lanes + waiting,
+        segment_length=segment_length,
+        num_slots=num_slots,
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
         state_size=model.state_size,
         weights_nbytes=weights_nbytes(model),
     )
+
+
+def _waiting_segments(algorithm: SegmentAlgorithm) -> int:
+    """Segments that there is room for beside the one that every lane writes.
+
+    An asynchronous learner's next batch is collected while it learns; a synchronous one keeps the slot of every lane
+    until it has learned, so that nobody can step meanwhile.
+    """
+    config = algorithm.config
+    if not algorithm.synchronous:
+        return config.segments_per_batch
+    if config.segments_per_batch != config.num_lanes:
+        raise ConfigError(
+            f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
+            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
+            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
+        )
+    return 0
+
+
+def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) -> tuple[Replay, str | None]:
+    """Make the replay of a run, or go on with what is saved of it.
+
+    Parameters
+    ----------
+    algorithm
+        Says what is stored, and how it is drawn.
+    start
+        Where the run starts.
+    saved
+        Directory of the buffer's contents, if they may have been saved.
+
+    Returns
+    -------
+    replay : Replay
+    note : str or None
+        What the user is to be told: the buffer has to be filled again.
+
+    Raises
+    ------
+    MemoryError
+        The buffer does not fit in memory; the message shows the arithmetic.
+    """
+    config, state = algorithm.config, (start.learning or {}).get("replay")
+    buffer = ReplayBuffer(
+        config.buffer_size,
+        transition_fields(algorithm.observation, algorithm.action, td_priorities=algorithm.td_priorities),
+        sampler=algorithm.sampler(),
+        n_step=NStep(config.n_step, config.gamma),
+        seed=config.seed,
+    )
+    limiter = RateLimiter(
+        samples_per_insert=config.updates_per_step * config.batch_size,
+        min_size=config.learning_starts,
+        tolerance=config.slack * config.batch_size,
+    )
+    replay = Replay(
+        buffer, limiter, config.batch_size, config.updates_per_step,
+        reward_scale=config.reward_scale, reward_clip=config.reward_clip, td_priorities=algorithm.td_priorities,
+    )  # fmt: skip
+    if state is None:
+        return replay, None
+    why = "its contents were not saved (save_replay=False)"
+    if saved is not None and saved.exists():
+        try:
+            buffer.load(saved)
+        except ReplayFileError as error:
+            why = str(error)
+        else:
+            return replay.going_on(state, start.state.steps), None
+    note = (
+        f"the replay buffer is empty: {why}. {config.learning_starts:,} steps are played before learning goes on; they "
+        "do not count"
+    )
+    return replay.refilled(start.state.steps), note
 
 
 def resolve_env(config: Config) -> EnvSpec:

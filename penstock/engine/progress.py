@@ -133,10 +133,10 @@ class Progress:
         rollout, learner, policy = (self._shares.get(kind) for kind in ("rollout", "learner", "policy"))
         if rollout is None or learner is None:
             return "", ""
-        for_slots = rollout.activities["wait for slots"]
+        for_learner = rollout.activities["wait for slots"] + rollout.activities["wait for learner"]
         for_actions = rollout.activities["wait for actions"]
-        if for_slots > 0.2 and for_slots >= for_actions:
-            return learner.name, f"rollout workers wait {for_slots:.0%} of their time for it"
+        if for_learner > 0.2 and for_learner >= for_actions:
+            return learner.name, f"rollout workers wait {for_learner:.0%} of their time for it"
         if for_actions > 0.2 and policy is not None:
             return policy.name, f"rollout workers wait {for_actions:.0%} of their time for actions"
         most = max(("env", "infer", "write"), key=lambda name: rollout.activities[name])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.replay import Replay
 from penstock.ipc import Doorbell
 
 if TYPE_CHECKING:
-    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.algorithms.base import Algorithm
     from penstock.engine.learner import LearnerState
 
 Report = Callable[[str, Any], None]
@@ -64,7 +65,7 @@ class RolloutRole:
     """A rollout worker; with an algorithm it infers itself, without one a policy worker does and torch stays out."""
 
     rollout: RolloutSpec
-    algorithm: SegmentAlgorithm | None
+    algorithm: Algorithm | None
 
     @property
     def name(self) -> str:
@@ -87,16 +88,18 @@ class RolloutRole:
             return RolloutWorker(self.rollout, arena, report, None)
         from penstock.engine.inference import Inference
 
-        return RolloutWorker(self.rollout, arena, report, Inference(arena, self.algorithm, "cpu"))
+        inference = Inference(arena, self.algorithm, "cpu", self.rollout.replay)
+        return RolloutWorker(self.rollout, arena, report, inference)
 
 
 @dataclass(frozen=True)
 class PolicyRole:
     """The policy worker."""
 
-    algorithm: SegmentAlgorithm
+    algorithm: Algorithm
     index: int
     num_threads: int
+    replay: Replay | None = None
     name: str = "policy-0"
 
     def build(self, arena: ExperienceArena, report: Report) -> Role:
@@ -104,32 +107,39 @@ class PolicyRole:
         from penstock.engine.inference import Inference
         from penstock.engine.policy_worker import PolicyWorker
 
-        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device))
+        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device, self.replay))
 
 
 @dataclass(frozen=True)
 class LearnerRole:
     """The learner."""
 
-    algorithm: SegmentAlgorithm
+    algorithm: Algorithm
     state: LearnerState
-    optimizer_state: dict[str, Any] | None
+    learning: dict[str, Any] | None
     index: int
     num_threads: int
+    replay: Replay | None = None
     name: str = "learner"
 
     def build(self, arena: ExperienceArena, report: Report) -> Role:
-        """Make the learner, its model and its optimiser."""
-        from penstock.engine.learner import Learner
+        """Make the learner of the algorithm's kind of experience, its model and its optimisers."""
+        from penstock.algorithms.replay import ReplayAlgorithm
+        from penstock.algorithms.segment import SegmentAlgorithm
+        from penstock.engine.replay_learner import ReplayLearner
+        from penstock.engine.segment_learner import SegmentLearner
 
-        return Learner(self.algorithm, arena, self.state, self.optimizer_state, report)
+        if isinstance(self.algorithm, SegmentAlgorithm):
+            return SegmentLearner(self.algorithm, arena, self.state, self.learning, report)
+        assert isinstance(self.algorithm, ReplayAlgorithm) and self.replay is not None
+        return ReplayLearner(self.algorithm, arena, self.state, self.learning, report, self.replay)
 
 
 @dataclass(frozen=True)
 class EvaluatorRole:
     """The evaluator."""
 
-    algorithm: SegmentAlgorithm
+    algorithm: Algorithm
     env: EnvSpec
     index: int
     num_threads: int = 1

@@ -14,11 +14,29 @@ from penstock.engine.noise import NoiseStreams
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.replay import Replay
 from penstock.experience.segments import SegmentWriter
+from penstock.experience.transitions import TransitionWriter
 from penstock.ipc import fence, gather
 
 Report = Callable[[str, Any], None]
 REPORT_INTERVAL = 0.1  # seconds
+
+
+class ExperienceWriter(Protocol):
+    """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
+
+    waits_for: str
+    is_open: bool
+
+    @property
+    def rows(self) -> np.ndarray: ...
+
+    def open(self) -> bool: ...
+
+    def restart_if_fenced(self) -> None: ...
+
+    def record(self) -> None: ...
 
 
 class Infers(Protocol):
@@ -29,13 +47,17 @@ class Infers(Protocol):
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """What a rollout worker is told: plain data, never an algorithm's config."""
+    """What a rollout worker is told: plain data, never an algorithm's config.
+
+    With `replay` it writes transitions into that; without, segments into the arena's slots.
+    """
 
     worker: int
     env: EnvSpec
     seed: int
     incarnation: int
     num_threads: int
+    replay: Replay | None = None
 
 
 class RolloutWorker:
@@ -53,7 +75,7 @@ class RolloutWorker:
         Answers requests at once (local inference); None: a policy worker will.
     """
 
-    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for actions")
+    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for learner", "wait for actions")
 
     def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Report, inference: Infers | None) -> None:
         self.bell = arena.rollout_bells[spec.worker]
@@ -71,7 +93,7 @@ class RolloutWorker:
         moved = [group.poll() for group in self._groups]
         if not any(moved):
             actions = any(group.is_waiting_for_actions for group in self._groups)
-            self._clock.switch("wait for actions" if actions else "wait for slots")
+            self._clock.switch("wait for actions" if actions else self._groups[0].writer.waits_for)
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_INTERVAL
@@ -115,7 +137,11 @@ class LaneGroup:
         self._arena = arena
         self._clock = clock
         self._inference = inference
-        self._writer = SegmentWriter(arena, spec.worker, self.lanes, first_lane)
+        self.writer: ExperienceWriter = (
+            SegmentWriter(arena, spec.worker, self.lanes, first_lane)
+            if spec.replay is None
+            else TransitionWriter(arena, spec.worker, self.lanes, first_lane, spec.replay)
+        )
         self._noise = NoiseStreams(
             shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
             seed=spec.seed, incarnation=spec.incarnation,
@@ -126,30 +152,35 @@ class LaneGroup:
         self.lanes.reset()
 
     def poll(self) -> bool:
-        """Step if the actions are there, then ask for the next ones; False if neither was possible."""
-        if self.is_waiting_for_actions:
+        """Step if the actions are there, then ask for the next ones; False if neither was possible.
+
+        Who infers here does not leave a question open: it is answered with the newest weights, and stepped upon.
+        """
+        has_stepped = self.is_waiting_for_actions
+        if has_stepped:
             if self._arena.answered[self._number] != self._arena.asked[self._number]:
                 return False
             self._step()
-        elif not self._writer.is_open and not self._writer.open():
-            return False
-        if self._writer.is_open or self._writer.open():
-            self._ask()
+        if not self.writer.is_open and not self.writer.open():
+            return has_stepped
+        self._ask()
+        if self._inference is not None:
+            self._step()
         return True
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
         fence()
-        gather(self._arena.columns["action"], self._writer.rows, self._actions)
+        gather(self._arena.columns["action"], self.writer.rows, self._actions)
         self._clock.switch("env")
         self.lanes.step(self._actions)
         self._clock.switch("write")
-        self._writer.record()
+        self.writer.record()
 
     def _ask(self) -> None:
-        self._writer.restart_if_fenced()
+        self.writer.restart_if_fenced()
         arena, number = self._arena, self._number
-        arena.request_rows[number] = self._writer.rows
+        arena.request_rows[number] = self.writer.rows
         arena.noise[number] = self._noise.draw()
         request = int(arena.asked[number]) + 1
         if self._inference is None:
@@ -161,5 +192,4 @@ class LaneGroup:
             self._inference.answer(np.array([number]), np.array([request]))
             arena.asked[number] = request
             arena.answered[number] = request
-            self._clock.switch("write")
         self.is_waiting_for_actions = True

@@ -6,15 +6,16 @@ import os
 
 import torch
 
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.base import Algorithm
 from penstock.config import Config
 from penstock.engine.evaluator import Evaluator
-from penstock.engine.learner import Learner, LearnerState
+from penstock.engine.learner import Learner, Start
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.roles import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
+from penstock.experience.replay import Replay
 
 ACTIVITIES = {
     "rollout": RolloutWorker.ACTIVITIES,
@@ -25,7 +26,7 @@ ACTIVITIES = {
 
 
 def role_specs(
-    algorithm: SegmentAlgorithm, env: EnvSpec, shape: RunShape, state: LearnerState, optimizer_state: dict | None
+    algorithm: Algorithm, env: EnvSpec, shape: RunShape, start: Start, replay: Replay | None = None
 ) -> list[RoleSpec]:
     """Decide which roles a run has, in the order in which the serial backend polls them.
 
@@ -35,25 +36,28 @@ def role_specs(
         What is trained, and on what.
     shape
         The run's numbers.
-    state, optimizer_state
-        Where the learner starts.
+    start
+        Where the run starts.
+    replay
+        Its replay, if it learns from one.
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     policy_threads, learner_threads = _share_threads(config, shape.num_workers, is_central)
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     specs: list[RoleSpec] = [
-        RolloutRole(RolloutSpec(i, env, config.seed, state.version, 1), None if is_central else algorithm)
+        RolloutRole(RolloutSpec(i, env, config.seed, start.state.version, 1, replay), None if is_central else algorithm)
         for i in range(shape.num_workers)
     ]
     if is_central:
-        specs.append(PolicyRole(algorithm, shape.num_workers, policy_threads))
-    specs.append(LearnerRole(algorithm, state, optimizer_state, shape.num_workers + 1, learner_threads))
+        specs.append(PolicyRole(algorithm, shape.num_workers, policy_threads, replay))
+    learner = LearnerRole(algorithm, start.state, start.learning, shape.num_workers + 1, learner_threads, replay)
+    specs.append(learner)
     specs.append(EvaluatorRole(algorithm, env, shape.num_workers + 2))
     return specs
 
 
-def infers_centrally(inference: str, algorithm: SegmentAlgorithm) -> bool:
+def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
     """Whether a policy worker infers; "auto": on a GPU, and for images, whose networks are worth a batch."""
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu" or algorithm.observation.is_image

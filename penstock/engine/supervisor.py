@@ -7,18 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from penstock.algorithms import algorithm_id
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.base import Algorithm
 from penstock.engine.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.hangs import HangWatch
 from penstock.engine.launcher import LauncherDied
-from penstock.engine.learner import LearnerState, LearningDiverged
+from penstock.engine.learner import LearningDiverged, Start
 from penstock.engine.local import STOP_SECONDS, LocalBackend
 from penstock.engine.policy import specs_to_json
 from penstock.engine.process import Failure
@@ -29,6 +28,7 @@ from penstock.engine.serial import SerialBackend
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.replay import Replay
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 
@@ -38,16 +38,6 @@ FAREWELL_SECONDS = 3.0  # the same, when the run is failing
 
 class TrainingFailed(RuntimeError):
     """The run ended because something in it failed; the message is the whole story and how to go on."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a run starts: from nothing, or from a checkpoint."""
-
-    state: LearnerState
-    optimizer_state: dict[str, Any] | None = None
-    best_return: float | None = None
-    seconds: float = 0.0
 
 
 class Supervisor:
@@ -67,23 +57,29 @@ class Supervisor:
         Where the run starts.
     run_directory
         Where it is written; None: nowhere.
+    replay
+        What it learns from, if not from segments.
+    note
+        What the user is to be told first.
     """
 
     def __init__(
         self,
-        algorithm: SegmentAlgorithm,
+        algorithm: Algorithm,
         env: EnvSpec,
         frame_skip: int,
         arena: ExperienceArena,
         start: Start,
         run_directory: RunDirectory | None,
+        replay: Replay | None = None,
+        note: str | None = None,
     ) -> None:
         self._algorithm = algorithm
         self._config = config = algorithm.config
         self._env = env
         self._arena = arena
         self._run_directory = run_directory
-        specs = role_specs(algorithm, env, arena.shape, start.state, start.optimizer_state)
+        specs = role_specs(algorithm, env, arena.shape, start, replay)
         backend = SerialBackend if config.backend == "serial" else LocalBackend
         self.backend: SerialBackend | LocalBackend = backend(
             arena, specs, self._handle, Restarts(forgive_environments=config.on_env_error == "restart")
@@ -95,6 +91,7 @@ class Supervisor:
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena.gauges, config.num_envs_per_worker)
         self._chronicle = Chronicle(self.progress, specs, hangs, run_directory)
+        self._note = note
         self.is_closed = False
         self._is_started = False
         self._is_failing = False
@@ -283,6 +280,8 @@ class Supervisor:
     def _start(self) -> None:
         if not self._is_started:
             self._is_started = True
+            if self._note is not None:
+                self._chronicle.event(self._note)
             self.backend.start()
 
     def _turn(self) -> None:

@@ -14,14 +14,15 @@ from rich.console import Console
 from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
-from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import ConfigError, SegmentConfig, make_config
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.replay import ReplayAlgorithm
+from penstock.config import Config, ConfigError, make_config
 from penstock.engine import launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
-from penstock.engine.learner import LearnerState
-from penstock.engine.preparation import best_return_of, require_device, resolve_env, run_shape
-from penstock.engine.supervisor import Start, Supervisor, TrainingFailed
+from penstock.engine.learner import LearnerState, Start
+from penstock.engine.preparation import best_return_of, make_replay, require_device, resolve_env, run_shape
+from penstock.engine.supervisor import Supervisor, TrainingFailed
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
@@ -87,7 +88,7 @@ class Trainer:
     Parameters
     ----------
     algorithm
-        A subclass of `SegmentAlgorithm`.
+        A subclass of `SegmentAlgorithm` or `ReplayAlgorithm`.
     config
         Its settings, made beforehand; or give them by name:
     preset
@@ -107,8 +108,8 @@ class Trainer:
 
     def __init__(
         self,
-        algorithm: type[SegmentAlgorithm],
-        config: SegmentConfig | None = None,
+        algorithm: type[Algorithm],
+        config: Config | None = None,
         *,
         preset: str | None = None,
         **settings: Any,
@@ -159,8 +160,8 @@ class Trainer:
 
     def _open(
         self,
-        algorithm: type[SegmentAlgorithm],
-        config: SegmentConfig,
+        algorithm: type[Algorithm],
+        config: Config,
         run: RunDirectory | None,
         checkpoint: Checkpoint | None,
     ) -> None:
@@ -172,8 +173,8 @@ class Trainer:
 
     def _set_up(
         self,
-        algorithm: type[SegmentAlgorithm],
-        config: SegmentConfig,
+        algorithm: type[Algorithm],
+        config: Config,
         run: RunDirectory | None,
         checkpoint: Checkpoint | None,
     ) -> None:
@@ -190,9 +191,10 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self._model = self._algorithm.build_model()
-        start = Start(LearnerState())
-        if checkpoint is not None:
-            start = self._go_on_from(checkpoint, run)
+        start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
+        replay, note = None, None
+        if isinstance(self._algorithm, ReplayAlgorithm):
+            replay, note = make_replay(self._algorithm, start, None if run is None else run.replay_path)
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
@@ -201,7 +203,7 @@ class Trainer:
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()
             )
         self._run_directory = run
-        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run)
+        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, note)
         self._supervisor.progress.seconds += time.monotonic() - began
 
     def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
@@ -210,7 +212,7 @@ class Trainer:
         state, meta = checkpoint.state or {}, checkpoint.meta
         return Start(
             LearnerState(meta["steps"], meta["version"], meta["updates"]),
-            state.get("optimizer"),
+            state,
             best_return=None if run is None else best_return_of(run),
             seconds=meta.get("seconds", 0.0),
         )
@@ -287,7 +289,7 @@ class Trainer:
         self._require_open()
         self._weights.refresh()
         evaluation = evaluate_model(
-            self._algorithm, self._model, self._env,
+            self._model, self._env,
             episodes=self.config.eval_episodes if episodes is None else episodes,
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
         )  # fmt: skip

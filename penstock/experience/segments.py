@@ -28,6 +28,8 @@ class SegmentWriter:
         Number of the group's first lane among all lanes of the run.
     """
 
+    waits_for = "wait for slots"
+
     def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int) -> None:
         self.arena = arena
         self.worker = worker

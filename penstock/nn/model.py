@@ -17,6 +17,7 @@ from penstock.nn.initialization import POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.observations import ObservationInput
+from penstock.nn.policy_network import PolicyNetwork
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -85,7 +86,7 @@ class NetworkConfig:
             raise ValueError(f"initial_log_std={self.initial_log_std} is not legal: it must lie in [{low}, {high}]")
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(PolicyNetwork):
     """Policy and value function over one encoder or two, with an optional memory core behind a shared one.
 
     Encoders may run under ``torch.autocast``; memory, heads and distributions compute in float32 regardless.
@@ -131,10 +132,6 @@ class ActorCritic(nn.Module):
         self.log_std: nn.Parameter | None = log_std
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
-    def initial_state(self, batch: int) -> Tensor:
-        """Memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""
-        return torch.zeros(batch, self.state_size, device=self.value_head.weight.device)
-
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
         """Choose how to act on one row of every lane; the value tower does not run.
 
@@ -155,7 +152,7 @@ class ActorCritic(nn.Module):
             Memory after the row, float32 ``[B, S]``.
         """
         features = self.encoder(self.input(observation))
-        with _without_autocast(features.device):
+        with without_autocast(features.device):
             features = features.float()
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
@@ -192,7 +189,7 @@ class ActorCritic(nn.Module):
         x = self.input(observation.flatten(0, len(leading) - 1))
         features = self.encoder(x)
         value_features = None if self.value_encoder is None else self.value_encoder(x)
-        with _without_autocast(features.device):
+        with without_autocast(features.device):
             features = features.float().unflatten(0, leading)
             if self.memory is not None:
                 if len(leading) != 2 or first is None or state is None:
@@ -220,18 +217,13 @@ class ActorCritic(nn.Module):
         """Turn returns into targets for the head, the inverse of :meth:`denormalize_value`: nothing is clipped."""
         return target if self.return_moments is None else self.return_moments.normalize(target, clip=math.inf)
 
-    def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
-        """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
-        if self.input.moments is not None:
-            self.input.moments.update(observation, mask)
-
     def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
         """Take returns ``[...]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
         if self.return_moments is not None:
             self.return_moments.update(target, mask)
 
 
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Context in which layers compute in the precision of their inputs."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 

@@ -239,13 +239,20 @@ class ReplayBuffer:
         """
         return self._core.allocate(batch_size)
 
-    def get(self, ids: ArrayLike) -> Batch:
+    def get(self, ids: ArrayLike, fields: tuple[str, ...] | None = None) -> Batch:
         """The rows with these ids.
+
+        Parameters
+        ----------
+        ids : int64 [n]
+        fields : tuple of str or None
+            Names of the fields to be read, so that large ones are not copied for nothing; None: all. ``ids``,
+            ``discount`` and ``mask`` come with them as in ``sample``.
 
         Raises
         ------
         KeyError
-            If one of them has been overwritten.
+            If one of the rows has been overwritten, or a name is that of no field.
         TypeError
             For a ``Reservoir``, which does not know where a row went.
         """
@@ -255,10 +262,19 @@ class ReplayBuffer:
         if numbers.dtype.kind not in "iu" and numbers.size:
             raise TypeError(f"ids must be whole numbers, found {numbers.dtype}")
         numbers = np.ascontiguousarray(numbers, np.int64)
-        batch, unread = self._core.gather(numbers % self.capacity, numbers)
+        if fields is not None:
+            self._require_fields(fields)
+        batch, unread = self._core.gather(numbers % self.capacity, numbers, fields=fields)
         if len(unread):
             raise KeyError(f"row {numbers[unread[0]]} is not in the buffer (any more): {len(unread)} of {len(numbers)}")
         return batch
+
+    def _require_fields(self, names: tuple[str, ...]) -> None:
+        if isinstance(names, str):
+            raise TypeError(f"fields={names!r} is not legal: give a tuple of names, such as ({names!r},)")
+        for name in names:
+            if name not in self.fields:
+                raise KeyError(f"{name!r} is no field of this buffer: it has {', '.join(self.fields)}")
 
     def sample_uniform(self, batch_size: int) -> Batch:
         """Draw rows with equal probability, whatever the sampler; as ``sample``, without weights.

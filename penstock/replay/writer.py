@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.conversion import convert
 from penstock.replay.deadline import deadline_after, seconds_left
@@ -34,6 +37,16 @@ class Writer:
         """How many lanes step together."""
         return self._lanes
 
+    @property
+    def written(self) -> NDArray[np.int64]:
+        """Ids of the rows that the last ``add`` or ``end_episode`` finished, int64 ``[k]``, in the order written.
+
+        With several lanes lane by lane, in each lane oldest first. A new array; empty at first, after ``clear`` or
+        ``load`` of the buffer, and in the child of a fork. A call that raised before it wrote anything leaves it as it
+        was; after a ``NotReady`` with some steps written it holds the rows that these finished.
+        """
+        return self._native.written()
+
     def add(self, **steps: Any) -> int | None:
         """Write one step of every lane, or with one lane a step or ``[k, ...]`` successive ones.
 
@@ -48,7 +61,7 @@ class Writer:
         Returns
         -------
         int or None
-            The id of the first row that was finished by these steps; None if none was.
+            The id of the first row that was finished by these steps; None if none was. All are in ``written``.
 
         Raises
         ------
@@ -68,7 +81,7 @@ class Writer:
         deadline = deadline_after(self._timeout)
         first = None
         begin = 0
-        while begin < count:
+        while True:
             end = count if self._lanes > 1 else min(count, begin + limiter.largest_insert)
             rows = self._native.count_rows(steps, begin, end)
             while rows > limiter.largest_insert and end - begin > 1 and self._lanes == 1:
@@ -77,8 +90,9 @@ class Writer:
             self._take_turn(limiter, rows, deadline, begin)
             added = self._native.add(steps, begin, end)
             first = added if first is None else first
+            if end == count:
+                return first
             begin = end
-        return first
 
     def _take_turn(self, limiter: RateLimiter, rows: int, deadline: float | None, written: int) -> None:
         try:

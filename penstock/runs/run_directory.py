@@ -4,6 +4,7 @@
 ``config.json``     the algorithm, its settings, and the versions it ran with
 ``metrics.jsonl``   numbers over time; TensorBoard events beside it
 ``checkpoints/``    the last few by steps, and ``best``
+``replay/``         contents of the replay buffer, where they are saved
 ``log.txt``         what happened, with time stamps
 ==================  ====================================================================
 """
@@ -25,7 +26,7 @@ from penstock.runs.files import AppendFile, json_bytes, previous_of, write_file_
 from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
 
-CONFIG, LOG, CHECKPOINTS = "config.json", "log.txt", "checkpoints"
+CONFIG, LOG, CHECKPOINTS, REPLAY = "config.json", "log.txt", "checkpoints", "replay"
 
 _RUNS = Path("runs")
 
@@ -123,6 +124,11 @@ class RunDirectory:
     def metrics(self) -> Path:
         """Path of ``metrics.jsonl``."""
         return self.path / METRICS
+
+    @property
+    def replay_path(self) -> Path:
+        """Where the contents of the replay buffer lie, if they are saved."""
+        return self.path / REPLAY
 
     @property
     def checkpoints(self) -> CheckpointStore:

@@ -68,15 +68,17 @@ Buffer buffer_of(nb::handle control, nb::handle data, nb::handle plan, bool is_n
               get<size_t>(plan, "capacity"), priorities_of(plan));
 }
 
-// The dict that a batch is given in, its arrays made new or the caller's own.
+// The dict that a batch is given in, its arrays made new or the caller's own; of all fields, or of some.
 class BatchOut {
  public:
-  BatchOut(const ReplayCore& core, size_t rows, nb::handle out) : rows_(rows), out_(out) {
+  BatchOut(const ReplayCore& core, size_t rows, nb::handle out, nb::handle names = nb::none())
+      : rows_(rows), out_(out) {
     const Schema& schema = core.buffer.schema();
     // Views must not move: PyBuffer_Release needs them where they were made.
     views_.reserve(core.faces.size() + 4);
     for (const FieldFace& face : core.faces) {
-      arrays_.fields.push_back(add(face.name, face.batch_shape, face.dtype));
+      const bool chosen = names.is_none() || nb::cast<bool>(names.attr("__contains__")(face.name));
+      arrays_.fields.push_back(chosen ? add(face.name, face.batch_shape, face.dtype) : nullptr);
     }
     if (schema.n_step > 0) arrays_.discount = reinterpret_cast<float*>(add("discount", {}, dtype("float32")));
     if (schema.length > 0) {
@@ -137,7 +139,7 @@ template <class Draw>
 nb::object drawn(ReplayCore& core, BatchOut& out, size_t batch_size, bool positions, Draw draw) {
   std::byte* numbers = positions ? out.add("indexes", {}, dtype("uint64")) : out.add("ids", {}, dtype("int64"));
   const auto alone = one_at_a_time(core.sampling);
-  const bool found = copying(batch_size * core.sampler.gather().batch_row_nbytes(), [&] {
+  const bool found = copying(batch_size * core.sampler.gather().row_nbytes(out.arrays()), [&] {
     if (!draw()) return false;
     const auto& chosen = positions ? core.sampler.rows() : core.sampler.ids();
     std::memcpy(numbers, chosen.data(), chosen.size() * sizeof(uint64_t));
@@ -173,7 +175,8 @@ nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_ar
 }
 
 // The rows that hold these ids, and the positions among them that are gone.
-nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle out_arrays) {
+nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle out_arrays,
+                 nb::handle fields) {
   const ArrayView row_view(row_array, "rows");
   const ArrayView id_view(id_array, "ids");
   const auto rows = row_view.int64s();
@@ -182,11 +185,11 @@ nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb
     return static_cast<uint64_t>(row) >= core.buffer.rows().capacity();
   });
   if (rows.size() != ids.size() || outside != 0) throw nb::index_error("rows must lie in the buffer, one for each id");
-  BatchOut out(core, rows.size(), out_arrays);
+  BatchOut out(core, rows.size(), out_arrays, fields);
   std::memcpy(out.add("ids", {}, dtype("int64")), ids.data(), ids.size_bytes());
   std::vector<int64_t> unread;
   const auto alone = one_at_a_time(core.sampling);
-  copying(rows.size() * core.sampler.gather().batch_row_nbytes(), [&] {
+  copying(rows.size() * core.sampler.gather().row_nbytes(out.arrays()), [&] {
     const auto& missing = core.sampler.gather()(reinterpret_cast<const uint64_t*>(rows.data()),
                                                 reinterpret_cast<const uint64_t*>(ids.data()), nullptr, rows.size(),
                                                 out.arrays());
@@ -297,7 +300,8 @@ void bind_replay(nb::module_& module) {
            nb::arg("positions") = false)
       .def("sample_uniform", &sample_uniform, nb::arg("batch_size"), nb::arg("out").none() = nb::none(),
            nb::arg("positions") = false)
-      .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none())
+      .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none(),
+           nb::arg("fields").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"))
       .def("live", &live)
       .def("await_rows", &await_rows, nb::arg("timeout").none())

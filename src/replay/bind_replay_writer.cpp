@@ -46,7 +46,8 @@ class ReplayWriter {
     straight_ = schema.plain() && schema.frame_stores.empty() && lanes == 1;
   }
 
-  // Writes steps [begin, end) of those given. The id of the first row finished, or None.
+  // Writes steps [begin, end) of those given: from step 0 as a new addition, from a later one as a further part of it.
+  // The id of the first row that this part finished, or None.
   nb::object add(nb::dict given, size_t begin, size_t end) {
     const auto alone = one_at_a_time(adding_);
     const Release release{held_};
@@ -61,7 +62,7 @@ class ReplayWriter {
       }
       writer_.end_add();
     });
-    return first_id();
+    return finished(begin > 0);
   }
 
   // How many steps are given; raises all that add() would.
@@ -115,7 +116,14 @@ class ReplayWriter {
       if (!lane || static_cast<size_t>(*lane) == each) lanes_.end_episode(writer_, each);
     }
     writer_.end_add();
-    return first_id();
+    return finished(false);
+  }
+
+  // Ids of the rows that the last add() or end_episode() finished, by all its parts.
+  nb::object written() {
+    const auto alone = one_at_a_time(adding_);
+    begin_add();
+    return new_array<int64_t>(written_);
   }
 
   size_t episode_length(size_t lane) const { return straight_ ? length_ : lanes_.pending(lane); }
@@ -169,6 +177,7 @@ class ReplayWriter {
     if (writer_.begin_add()) return;
     lanes_ = Lanes(core_.buffer.schema(), num_lanes_, writer_.episode());
     length_ = 0;
+    written_.clear();
   }
 
   // Where a boundary signal is found: among the fields, or in a slot of its own behind them.
@@ -313,9 +322,11 @@ class ReplayWriter {
     }
   }
 
-  nb::object first_id() const {
-    if (writer_.written().empty()) return nb::none();
-    return nb::int_(writer_.written().front());
+  nb::object finished(bool goes_on) {
+    const std::vector<uint64_t>& rows = writer_.written();
+    if (!goes_on) written_.clear();
+    written_.insert(written_.end(), rows.begin(), rows.end());
+    return rows.empty() ? nb::none() : nb::object(nb::int_(rows.front()));
   }
 
   // ---- errors
@@ -386,6 +397,7 @@ class ReplayWriter {
   size_t scratch_used_ = 0;
   std::vector<double> given_priorities_;
   std::vector<uint8_t> ends_;
+  std::vector<int64_t> written_;  // by all parts of the last addition; the writer_ knows those of the last part
 };
 
 }  // namespace
@@ -400,6 +412,7 @@ void bind_replay_writer(nb::module_& module) {
       .def("count_rows", &ReplayWriter::count_rows, nb::arg("steps"), nb::arg("begin"), nb::arg("end"))
       .def("count_rows_at_end", &ReplayWriter::count_rows_at_end, nb::arg("lane").none() = nb::none())
       .def("end_episode", &ReplayWriter::end_episode, nb::arg("lane").none() = nb::none())
+      .def("written", &ReplayWriter::written)
       .def("episode_length", &ReplayWriter::episode_length, nb::arg("lane") = 0);
 }
 

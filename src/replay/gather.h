@@ -16,30 +16,36 @@ namespace penstock {
 
 // Where a batch goes: for each field its dense array, and the arrays that come with n-step rows and sequences.
 struct BatchArrays {
-  std::vector<std::byte*> fields;
+  std::vector<std::byte*> fields;  // nullptr: left out
   float* discount = nullptr;  // [rows]
   bool* mask = nullptr;       // [rows, length]
 };
 
 class Gather {
  public:
-  Gather(Buffer& buffer, Threads& threads) : buffer_(buffer), schema_(buffer.schema()), threads_(threads) {
-    for (const FieldPlan& field : schema_.fields) batch_row_nbytes_ += schema_.row_nbytes(field);
-  }
+  Gather(Buffer& buffer, Threads& threads) : buffer_(buffer), schema_(buffer.schema()), threads_(threads) {}
 
-  size_t batch_row_nbytes() const { return batch_row_nbytes_; }
+  // Bytes of a row's fields in a batch.
+  size_t row_nbytes(const BatchArrays& batch) const {
+    size_t nbytes = 0;
+    for (size_t f = 0; f < schema_.fields.size(); ++f) {
+      if (batch.fields[f] != nullptr) nbytes += schema_.row_nbytes(schema_.fields[f]);
+    }
+    return nbytes;
+  }
 
   // Copies record rows[i], which must hold ids[i], to place places[i] of the batch (without places: to place i).
   // Returns the numbers i, in order, of those that could not be read: overwritten by now, or their frames are.
   const std::vector<size_t>& operator()(const uint64_t* rows, const uint64_t* ids, const size_t* places, size_t count,
                                         const BatchArrays& batch) {
     unread_.clear();
-    if (count * batch_row_nbytes_ < kWorthThreads || threads_.count() == 1) {
+    const size_t nbytes = row_nbytes(batch);
+    if (count * nbytes < kWorthThreads || threads_.count() == 1) {
       copy(rows, ids, places, 0, count, batch, unread_);
       return unread_;
     }
     // Piece by piece, so that a thread that wakes up late has the less to do.
-    const size_t piece = std::max<size_t>(1, kPiece / batch_row_nbytes_);
+    const size_t piece = std::max<size_t>(1, kPiece / nbytes);
     std::atomic<size_t> next{0};
     std::mutex collecting;
     threads_.run([&] {
@@ -78,6 +84,7 @@ class Gather {
   bool copy_record(const std::byte* record, const std::byte* next, size_t place, const BatchArrays& batch) {
     const size_t length = std::max<size_t>(schema_.length, 1);
     for (size_t f = 0; f < schema_.fields.size(); ++f) {
+      if (batch.fields[f] == nullptr) continue;
       const FieldPlan& field = schema_.fields[f];
       const size_t nbytes = schema_.row_nbytes(field);
       std::byte* to = batch.fields[f] + place * nbytes;
@@ -133,7 +140,6 @@ class Gather {
   Buffer& buffer_;
   const Schema& schema_;
   Threads& threads_;
-  size_t batch_row_nbytes_ = 0;
   std::vector<size_t> unread_;
 };
 

@@ -5,6 +5,7 @@ import torch
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.base import Request
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import ConfigError, SegmentConfig
@@ -31,7 +32,7 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
     draw = torch.rand if space == "discrete" else torch.randn
     noise = draw(5, algorithm.action.noise_size, generator=generator(2))
     with torch.no_grad():
-        columns, after = algorithm.act(model, obs, first, state, noise)
+        columns, after = algorithm.act(model, Request(obs, first, state, noise, torch.arange(5), 0))
     policy, expected = model.act(obs, first, state)
     assert torch.equal(columns["action"], policy.sample(noise)) and torch.equal(after, expected)
     assert torch.equal(columns["log_prob"], policy.log_prob(columns["action"]))
@@ -43,9 +44,9 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
 def test_an_algorithm_records_nothing_that_it_does_not_declare():
     algorithm = make(PPO)
     model = make_model(algorithm)
-    columns, _ = algorithm.act(
-        model, torch.zeros(1, 3), torch.ones(1, dtype=torch.bool), torch.zeros(1, 0), torch.zeros(1, 1)
-    )
+    first = torch.ones(1, dtype=torch.bool)
+    request = Request(torch.zeros(1, 3), first, torch.zeros(1, 0), torch.zeros(1, 1), torch.zeros(1).long(), 0)
+    columns, _ = algorithm.act(model, request)
     assert set(columns) == {"action", "log_prob"} and algorithm.record_columns() == ()
 
 
@@ -183,5 +184,5 @@ def test_an_algorithms_id_is_short_for_penstocks_own_and_finds_every_algorithm_a
 
 
 def test_an_unknown_algorithm_is_refused_with_the_closest_name():
-    with pytest.raises(ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: appo, ppo"):
+    with pytest.raises(ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: apex, appo, "):
         load_algorithm("apo")

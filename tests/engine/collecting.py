@@ -13,11 +13,12 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.segment import Metrics, SegmentAlgorithm
 from penstock.config import make_config
 from penstock.engine.inference import Inference
-from penstock.engine.learner import Learner, LearnerState
+from penstock.engine.learner import LearnerState
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
+from penstock.engine.segment_learner import SegmentLearner
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
@@ -98,13 +99,13 @@ class Collecting:
         self.arena.release(slots)
         return batch.segments(torch.arange(len(slots)))
 
-    def learner(self, state: LearnerState | None = None) -> Learner:
+    def learner(self, state: LearnerState | None = None) -> SegmentLearner:
         """A learner of this run."""
-        return Learner(
+        return SegmentLearner(
             self.algorithm, self.arena, state or LearnerState(version=FIRST_VERSION), None, self.report
         )
 
-    def learn_once(self, learner: Learner) -> dict[str, Any]:
+    def learn_once(self, learner: SegmentLearner) -> dict[str, Any]:
         """Let the learner learn one batch, collecting what it needs; return its report."""
         self.arena.control[Control.GOAL] = 0 if not self.learned else self.learned[-1]["steps"]
         self.arena.control[Control.GOAL] += 1  # at a goal the learner always reports
@@ -131,7 +132,7 @@ class Collecting:
             worker.close()
 
 
-def a_run(algorithm: type[SegmentAlgorithm] = APPO, **settings: Any) -> tuple[Collecting, Learner]:
+def a_run(algorithm: type[SegmentAlgorithm] = APPO, **settings: Any) -> tuple[Collecting, SegmentLearner]:
     """A run with its learner; with APPO a batch is two minibatches."""
     run = Collecting(algorithm, **{**({"num_minibatches": 2} if algorithm is APPO else {}), **settings})
     return run, run.learner()

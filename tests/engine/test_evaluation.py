@@ -67,7 +67,7 @@ def a_policy(**settings):
 
 
 def score(run, episodes, **settings):
-    return evaluate_model(run.algorithm, run.model, run.env, episodes=episodes, **settings)
+    return evaluate_model(run.model, run.env, episodes=episodes, **settings)
 
 
 @pytest.mark.parametrize("episodes", [20, 40])
@@ -147,7 +147,7 @@ def test_training_evaluation_and_scoring_never_play_the_same_episode():
 def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
     run = a_policy(env=LaneBound)
     lanes = make_lanes(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
-    player = Player(run.algorithm, run.model, lanes, deterministic=True, seed=0)
+    player = Player(run.model, lanes, deterministic=True, seed=0)
     assert {1, 30} == set(player.play(4).lengths), "lanes with short episodes had to go on until the others were done"
     assert player.play(4).lengths == player.play(4).lengths
     lanes.close()

@@ -6,7 +6,8 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.engine.learner import LEARNER, LearnerState
+from penstock.engine.learner import LearnerState
+from penstock.engine.segment_learner import LEARNER
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
@@ -52,7 +53,7 @@ def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_a
 
 
 def test_the_policy_lag_of_the_batch_is_reported_from_the_version_before_it():
-    run, learner = a_run(num_epochs=2)  # four updates per batch
+    run, learner = a_run(num_epochs=2, inference="central")  # four updates per batch
     assert run.learn_once(learner)["lag_max"] == 0.0
     run.fill()
     reports = [run.learn_once(learner) for _ in range(4)]

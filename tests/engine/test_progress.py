@@ -11,7 +11,7 @@ from penstock.engine.clock import ACTIVITY, SINCE
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.progress import RATE_SECONDS, RECENT_EPISODES, Progress
 
-ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for actions")
+ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for learner", "wait for actions")
 ACTIVITIES = {"rollout": ROLLOUT, "policy": ("infer", "wait for requests"), "learner": ("learn", "wait for data")}
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
 SPECS = [SimpleNamespace(name=name, index=index) for index, name in enumerate(ROLES)]

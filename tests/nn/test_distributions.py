@@ -5,10 +5,18 @@ import math
 import pytest
 import torch
 from torch.distributions import Categorical as TorchCategorical
-from torch.distributions import Independent, Normal, kl_divergence
+from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution, kl_divergence
 
 from penstock.envs.spaces import ActionSpec
-from penstock.nn import Categorical, DiagonalGaussian, distribution_class
+from penstock.nn import (
+    Categorical,
+    Deterministic,
+    DiagonalGaussian,
+    EpsilonGreedy,
+    TanhGaussian,
+    distribution_class,
+    uniform_action,
+)
 
 BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
 
@@ -155,3 +163,125 @@ def test_sampling_draws_nothing_from_torch_generators(make):
     distribution, noise = make(4), torch.full((4, noise_size), 0.3)
     assert torch.equal(distribution.sample(noise), distribution.sample(noise))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# --- greedy with exploration -----------------------------------------------------------------------------------------
+
+
+def test_below_epsilon_the_noise_itself_names_the_random_action():
+    """With epsilon 0.4 and 4 actions, noise in [0, 0.1) is action 0, [0.1, 0.2) action 1, and so on; else greedy."""
+    noise = torch.tensor([0.0, 0.05, 0.15, 0.25, 0.35, 0.399, 0.401, 0.99]).unsqueeze(-1)
+    distribution = EpsilonGreedy(torch.tensor([0.0, 5.0, 1.0, 2.0]).expand(8, 4), 0.4)
+    assert distribution.sample(noise).tolist() == [0, 0, 1, 2, 3, 3, 1, 1]
+
+
+def test_exploration_is_as_frequent_as_epsilon_says_and_uniform_over_all_actions():
+    """Of 100000 draws 0.3 / 5 each go to any action, and 0.7 more to the greedy one; chi-square(4) < 18.5."""
+    count = 100_000
+    noise = torch.rand(count, 1, generator=torch.Generator().manual_seed(3))
+    actions = EpsilonGreedy(torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]).expand(count, 5), 0.3).sample(noise)
+    observed = torch.bincount(actions, minlength=5)
+    expected = count * torch.tensor([0.06, 0.06, 0.76, 0.06, 0.06])
+    assert ((observed - expected).square() / expected).sum().item() < 18.5
+
+
+def test_each_lane_may_explore_at_a_rate_of_its_own():
+    q = torch.tensor([[0.0, 1.0, 0.0]]).repeat(4, 1)
+    epsilon = torch.tensor([1.0, 0.8, 0.5, 0.0])
+    assert EpsilonGreedy(q, epsilon).sample(torch.full((4, 1), 0.7)).tolist() == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, torch.zeros(6)])
+@pytest.mark.parametrize("noise", [0.0, BELOW_ONE])
+def test_without_exploration_every_sample_is_the_greedy_action(epsilon, noise):
+    q = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    distribution = EpsilonGreedy(q, epsilon)
+    assert torch.equal(distribution.sample(torch.full((6, 1), noise)), distribution.mode())
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.3, 0.1, 1e-3])
+@pytest.mark.parametrize("num_actions", [1, 3, 18])
+def test_noise_just_below_epsilon_is_still_a_legal_action(epsilon, num_actions):
+    """Rounding can make noise / epsilon 1, and that times A would be one action too many."""
+    below = torch.nextafter(torch.tensor(epsilon), torch.tensor(0.0)).reshape(1, 1)
+    action = EpsilonGreedy(torch.zeros(1, num_actions), epsilon).sample(below)
+    assert action.dtype == torch.int64
+    assert action.tolist() == [num_actions - 1]
+
+
+def test_the_greedy_action_is_the_first_of_the_best():
+    assert EpsilonGreedy(torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]), 0.5).mode().tolist() == [1, 0]
+
+
+# --- continuous actions in [-1, 1] -----------------------------------------------------------------------------------
+
+
+def test_a_deterministic_action_is_explored_around_and_stays_within_its_range():
+    """0.5 + 0.2 * 1 = 0.7; 0.9 + 0.2 * 2 = 1.3 is cut to 1; -0.9 - 0.2 * 3 = -1.5 to -1."""
+    distribution = Deterministic(torch.tensor([[0.5, 0.9, -0.9]]), 0.2)
+    torch.testing.assert_close(distribution.sample(torch.tensor([[1.0, 2.0, -3.0]])), torch.tensor([[0.7, 1.0, -1.0]]))
+    assert torch.equal(distribution.mode(), torch.tensor([[0.5, 0.9, -0.9]]))
+
+
+def random_squashed(*shape, seed=0, dtype=torch.float64):
+    gaussian = random_gaussian(*shape, seed=seed)
+    return TanhGaussian(gaussian.mean.to(dtype).requires_grad_(), gaussian.log_std.to(dtype).requires_grad_())
+
+
+def test_log_density_of_a_squashed_action_by_hand():
+    """log N(0.5; 0, 1) - log(1 - tanh(0.5)^2) = -1.0439385 + 0.2402290 = -0.8037096."""
+    action, log_prob = TanhGaussian(torch.zeros(1), torch.zeros(1)).sample_with_log_prob(torch.tensor([0.5]))
+    assert action.item() == pytest.approx(math.tanh(0.5))
+    assert log_prob.shape == ()
+    assert log_prob.item() == pytest.approx(-0.803710, abs=1e-6)
+
+
+def test_squashed_actions_their_log_densities_and_gradients_agree_with_torch_distributions():
+    noise = torch.randn(50, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    one, other = random_squashed(50, seed=1), random_squashed(50, seed=1)
+    action, log_prob = one.sample_with_log_prob(noise)
+    normal = Normal(other.mean, other.log_std.exp())
+    squashed = Independent(TransformedDistribution(normal, TanhTransform(cache_size=1)), 1)
+    expected_action = torch.tanh(other.mean + other.log_std.exp() * noise)
+    torch.testing.assert_close(action, expected_action)
+    torch.testing.assert_close(log_prob, squashed.log_prob(expected_action))
+    (log_prob - action.sum(-1)).sum().backward()
+    (squashed.log_prob(expected_action) - expected_action.sum(-1)).sum().backward()
+    torch.testing.assert_close(one.mean.grad, other.mean.grad)
+    torch.testing.assert_close(one.log_std.grad, other.log_std.grad)
+
+
+def test_squashed_densities_integrate_to_one_over_actions_in_minus_one_to_one():
+    noise = torch.linspace(-8.0, 8.0, 10_001, dtype=torch.float64).unsqueeze(-1)
+    mean, log_std = torch.full_like(noise, 0.3), torch.full_like(noise, -0.7)
+    action, log_prob = TanhGaussian(mean, log_std).sample_with_log_prob(noise)
+    assert torch.trapezoid(log_prob.exp(), action.squeeze(-1)).item() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("mean", [-40.0, 40.0])
+def test_where_tanh_saturates_log_density_and_gradient_stay_finite(mean):
+    """There 1 - tanh(u)^2 rounds to 0. log(1 - tanh(40)^2) is 2 log 2 - 80, thus log p = -0.9189385 + 78.6137056."""
+    distribution = TanhGaussian(torch.full((1,), mean, requires_grad=True), torch.zeros(1, requires_grad=True))
+    action, log_prob = distribution.sample_with_log_prob(torch.zeros(1))
+    assert abs(action.item()) == 1.0
+    assert log_prob.item() == pytest.approx(77.694767, rel=1e-6)
+    log_prob.backward()
+    assert distribution.mean.grad.item() == pytest.approx(math.copysign(2.0, mean))
+
+
+def test_squashed_sample_and_mode_are_the_squashed_normals():
+    distribution = TanhGaussian(torch.tensor([[1.0, -2.0]]), torch.tensor([[math.log(0.5), math.log(3.0)]]))
+    noise = torch.tensor([[2.0, -1.0]])
+    expected = torch.tensor([[math.tanh(2.0), math.tanh(-5.0)]])
+    torch.testing.assert_close(distribution.sample(noise), expected)
+    torch.testing.assert_close(distribution.sample_with_log_prob(noise)[0], expected)
+    torch.testing.assert_close(distribution.mode(), torch.tensor([[math.tanh(1.0), math.tanh(-2.0)]]))
+
+
+def test_normal_noise_becomes_uniform_actions():
+    """Quantiles of the normal at 0.25, 0.5, 0.975 are -0.6744898, 0, 1.9599640; uniform in [-1, 1]: -0.5, 0, 0.95."""
+    actions = uniform_action(torch.tensor([-0.6744898, 0.0, 1.9599640]))
+    torch.testing.assert_close(actions, torch.tensor([-0.5, 0.0, 0.95]))
+    many = uniform_action(torch.randn(100_000, generator=torch.Generator().manual_seed(6)))
+    observed = torch.histc(many, bins=10, min=-1.0, max=1.0)
+    assert ((observed - 10_000).square() / 10_000).sum().item() < 27.9  # chi-square(9), once in a thousand

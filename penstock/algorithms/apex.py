@@ -1,0 +1,85 @@
+"""Ape-X DQN: distributed prioritized experience replay (Horgan et al. 2018, arXiv:1803.00933)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Request
+from penstock.algorithms.dqn import DQN, DQNConfig
+from penstock.algorithms.td import epsilon_ladder
+from penstock.config import Config, require
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.layout import Column
+from penstock.nn import EpsilonGreedy, QNetwork
+from penstock.replay import Prioritized
+from penstock.replay.settings import Sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApeXConfig(DQNConfig):
+    """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
+
+    The buffer's size is the paper's soft capacity: writers never wait, and what is oldest goes first. Sizes and rates
+    are for classic control; those of the paper, for Atari, are the preset "atari".
+    """
+
+    num_envs_per_worker: int = 4
+    """Lanes per rollout worker."""
+    n_step: int = 3
+    """Steps of reward in a transition, fewer at the end of an episode."""
+    double: bool = True
+    """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
+    dueling: bool = True
+    """Dueling network (arXiv:1511.06581): a value and advantages instead of action values."""
+    prioritized: bool = True
+    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
+    priority_beta_final: float = 0.4
+    """Exponent of the importance weights at total_steps; not annealed here."""
+    exploration: float = 0.4
+    """Probability of a random action in the first lane (section 4.1)."""
+    exploration_exponent: float = 7.0
+    """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X without priorities is "dqn"')
+        exponent = self.exploration_exponent
+        require(exponent >= 0, "exploration_exponent", exponent, "0 or more")
+
+
+class ApeX(DQN):
+    """DQN whose rollout workers explore differently, and find the first priorities of what they write."""
+
+    Config: ClassVar[type[Config]] = ApeXConfig
+    config: ApeXConfig
+    td_priorities = True
+
+    def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        super().__init__(config, observation, action)
+        self._epsilons = torch.tensor(
+            epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent)
+        )
+
+    def sampler(self) -> Sampler:
+        """Prioritized, with weights divided by the largest in the whole buffer."""
+        return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize="buffer")
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """What first priorities are found from: the values of the action taken and of the best one."""
+        return Column("value", (), "float32"), Column("max_value", (), "float32")
+
+    def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose the best action, or with the lane's epsilon any; recorded are the values it was chosen by."""
+        q = model.q(request.obs)
+        action = EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)
+        value = q.gather(1, action.unsqueeze(1)).squeeze(1)
+        return {"action": action, "value": value, "max_value": q.amax(1)}, request.memory
+
+    def epsilon(self, request: Request) -> float | Tensor:
+        """Probability of a random action in each lane, constant over the run."""
+        return self._epsilons.to(request.obs.device)[request.lane]

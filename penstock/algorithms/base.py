@@ -1,0 +1,144 @@
+"""What every algorithm has in common: a network that acts, and how it acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.config import Config as AnyConfig
+from penstock.config import ConfigError, find_object
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.layout import Column
+from penstock.nn import NetworkConfig, PolicyNetwork
+
+Metrics = dict[str, Tensor]
+
+ActionKind = Literal["discrete", "continuous"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a policy is asked: an action for each of N lanes.
+
+    Attributes
+    ----------
+    obs
+        Observations as they lie in their column, ``[N, ...]``.
+    first
+        bool ``[N]``: the observation begins an episode.
+    memory
+        float32 ``[N, S]``: memory state before the observation.
+    noise
+        float32 ``[N, K]``: the lanes' own random numbers; uniform in [0, 1) or standard normal, as the actions' spec
+        says.
+    lane
+        int64 ``[N]``: numbers of the lanes among all lanes of the run.
+    steps
+        Steps of the run so far, for schedules.
+    """
+
+    obs: Tensor
+    first: Tensor
+    memory: Tensor
+    noise: Tensor
+    lane: Tensor
+    steps: int
+
+
+class Algorithm:
+    """A config, a network, and how it acts. What it learns from, and how, its two subclasses say.
+
+    Parameters
+    ----------
+    config
+        An instance of `Config`.
+    observation, action
+        What the environment shows and takes.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm cannot choose such actions; the message names those that can.
+    """
+
+    Config: ClassVar[type[AnyConfig]]
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
+    """The kinds of actions that it can choose."""
+
+    config: Any
+
+    def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        self.config = config
+        self.observation = observation
+        self.action = action
+        self._require_fitting(action)
+
+    @classmethod
+    def name(cls) -> str:
+        """The algorithm's name in run directories, checkpoints and on the command line."""
+        return cls.__name__.lower()
+
+    def build_model(self) -> PolicyNetwork:
+        """Make the network that acts and learns.
+
+        Raises
+        ------
+        ConfigError
+            A setting of the network is not legal, or the encoder is none.
+        """
+        raise NotImplementedError
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """Columns for what is recorded while acting, beside action, log_prob and version."""
+        return ()
+
+    def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose actions as in training, with exploration.
+
+        Returns
+        -------
+        columns : dict of str to Tensor
+            What is written into each lane's row: action and what is recorded beside it.
+        memory : Tensor
+            Memory state after the observation, ``[N, S]``.
+        """
+        raise NotImplementedError
+
+    def network_config(self, **fields: Any) -> NetworkConfig:
+        """The network's settings, from those of the config and `fields`."""
+        c = self.config
+        is_place = isinstance(c.encoder, str) and ":" in c.encoder
+        return NetworkConfig(
+            encoder=find_object(str(c.encoder), "encoder") if is_place else c.encoder,
+            hidden_sizes=c.hidden_sizes,
+            activation=c.activation,
+            normalize_observations=c.normalize_observations,
+            **fields,
+        )
+
+    def learning_rate(self, base: float, progress: float) -> float:
+        """A step size at this point of the run, by the config's schedule."""
+        return base * max(0.0, 1.0 - progress) if self.config.learning_rate_schedule == "linear" else base
+
+    def _require_fitting(self, action: ActionSpec) -> None:
+        kind: ActionKind = "discrete" if action.is_discrete else "continuous"
+        if kind in self.actions:
+            return
+        fitting = [name for name in ALGORITHMS if kind in load_algorithm(name).actions]
+        raise ConfigError(
+            f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {kind} "
+            f"({_described(action)}): use {' or '.join([', '.join(fitting[:-1]), fitting[-1]])}"
+        )
+
+
+def fused_adam(parameters: list[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8) -> torch.optim.Optimizer:
+    """Adam as one kernel per update."""
+    return torch.optim.Adam(parameters, lr=learning_rate, eps=eps, fused=True)
+
+
+def _described(action: ActionSpec) -> str:
+    return f"{action.num_actions} of them" if action.is_discrete else f"{action.dtype} of shape {action.shape}"

@@ -1,0 +1,63 @@
+"""DDPG: deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics
+from penstock.algorithms.control import ControlAlgorithm, ControlConfig
+from penstock.algorithms.td import polyak_, td_target
+from penstock.config import Config, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import DeterministicActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(ControlConfig):
+    """DDPG: a policy that climbs its critic. Sizes and rates as today's references have them (CleanRL, TD3's authors).
+
+    The paper's own: actor_learning_rate 1e-4, learning_rate 1e-3, tau 0.001, batch_size 64, hidden_sizes 400 300, and
+    Ornstein-Uhlenbeck noise, which brings nothing over the Gaussian noise used here (arXiv:1802.09477, section 6.1).
+    """
+
+    learning_starts: int = 25_000
+    """Steps before the first update; actions are uniformly random until then (as in CleanRL)."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.exploration_noise >= 0, "exploration_noise", self.exploration_noise, "0 or more")
+
+
+class DDPG(ControlAlgorithm):
+    """Q-learning for continuous actions: the policy is what maximises Q."""
+
+    Config: ClassVar[type[Config]] = DDPGConfig
+    config: DDPGConfig
+
+    def build_model(self) -> DeterministicActorCritic:
+        """Make the policy and its critic."""
+        return self._build(DeterministicActorCritic, num_critics=1, exploration_std=self.config.exploration_noise)
+
+    def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """``L_Q = mean (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``."""
+        target = self.target
+        with torch.no_grad():
+            next_value = target.q1(batch.next_obs, target.policy(batch.next_obs))
+            y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q1(batch.obs, batch.action)
+        td_error = q - y
+        critic_loss = td_error.square().mean()
+        self.minimize("critic", critic_loss)
+
+        actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
+        self.minimize("actor", actor_loss)
+        polyak_(list(target.parameters()), list(model.parameters()), self.config.tau)
+        return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}

@@ -1,0 +1,136 @@
+"""DQN: deep Q-learning (Mnih et al. 2015, doi:10.1038/nature14236), and its published extensions as switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import ActionKind, Metrics, Request, fused_adam
+from penstock.algorithms.replay import ReplayAlgorithm
+from penstock.algorithms.td import copy_, double_q_value, huber, linear_schedule, max_q_value, td_target
+from penstock.config import Config, ConfigError, ReplayConfig, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import EpsilonGreedy, QNetwork
+from penstock.replay import Prioritized, Uniform
+from penstock.replay.settings import Sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(ReplayConfig):
+    """DQN. Sizes and rates are for classic control; those of the papers, for Atari, are the preset "atari"."""
+
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of mlp networks."""
+    batch_size: int = 128
+    """Transitions per update, drawn from the replay buffer."""
+    buffer_size: int = 100_000
+    """Transitions that the replay buffer keeps; the oldest is overwritten."""
+    learning_starts: int = 1_000
+    """Steps before the first update."""
+    updates_per_step: float = 0.25
+    """Updates for each step: one for every four, as published."""
+    learning_rate: float = 5e-4
+    """Step size of the optimiser."""
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """"rmsprop": centred, decay 0.95, as published; "adam": as most codes today."""
+    optimizer_eps: float = 1e-8
+    """What the optimiser adds to the root of the mean square."""
+    max_grad_norm: float | None = 10.0
+    """Gradients are scaled down to this global norm (arXiv:1511.06581); None: never."""
+
+    double: bool = False
+    """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
+    dueling: bool = False
+    """Dueling network (arXiv:1511.06581): a value and advantages instead of action values."""
+    prioritized: bool = False
+    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
+    priority_alpha: float = 0.6
+    """Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant)."""
+    priority_beta: float = 0.4
+    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
+    priority_beta_final: float = 1.0
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
+    target_period: int = 250
+    """Updates between two copies of the network to the target network."""
+    exploration: float = 1.0
+    """Probability of a random action at the start (doi:10.1038/nature14236)."""
+    exploration_final: float = 0.05
+    """Probability of a random action after exploration_steps."""
+    exploration_steps: int = 10_000
+    """Steps over which exploration falls."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("exploration", "exploration_final", "priority_beta", "priority_beta_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require(self.priority_alpha >= 0, "priority_alpha", self.priority_alpha, "0 or more")
+        for name in ("target_period", "optimizer_eps", "exploration_steps"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        norm = self.max_grad_norm
+        require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
+
+
+class DQN(ReplayAlgorithm):
+    """Q-learning with a deep network, from replay, towards a target network."""
+
+    Config: ClassVar[type[Config]] = DQNConfig
+    config: DQNConfig
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+
+    def build_model(self) -> QNetwork:
+        """Make the Q-network."""
+        c = self.config
+        try:
+            return QNetwork(
+                self.observation, self.action, self.network_config(), dueling=c.dueling, epsilon=c.exploration_final
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
+        """Make the optimiser."""
+        c, parameters = self.config, list(model.parameters())
+        if c.optimizer == "adam":
+            return {"q": fused_adam(parameters, c.learning_rate, eps=c.optimizer_eps)}
+        return {"q": torch.optim.RMSprop(parameters, c.learning_rate, alpha=0.95, eps=c.optimizer_eps, centered=True)}
+
+    def sampler(self) -> Sampler:
+        """Uniform, or prioritized with weights divided by the largest in the batch."""
+        c = self.config
+        return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch") if c.prioritized else Uniform()
+
+    def beta(self, progress: float) -> float | None:
+        """From priority_beta to priority_beta_final over total_steps."""
+        c = self.config
+        return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0) if c.prioritized else None
+
+    def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose the best action, or with probability epsilon any."""
+        q = model.q(request.obs)
+        return {"action": EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)}, request.memory
+
+    def epsilon(self, request: Request) -> float | Tensor:
+        """Probability of a random action, the same in every lane: it falls with the run's steps."""
+        c = self.config
+        return linear_schedule(c.exploration, c.exploration_final, request.steps, c.exploration_steps)
+
+    def update(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """``L = mean w Huber(Q(o, a; theta) - y)`` with ``y = r + discount * max_a Q(o', a; theta^-)``."""
+        c = self.config
+        with torch.no_grad():
+            next_q = self.target.q(batch.next_obs)
+            next_value = double_q_value(model.q(batch.next_obs), next_q) if c.double else max_q_value(next_q)
+            y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        td_error = q - y
+        loss = (batch.weights * huber(td_error)).mean()
+        grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
+
+        if batch.number % c.target_period == 0:
+            copy_(list(self.target.parameters()), list(model.parameters()))
+        return td_error.detach(), {"loss": loss, "q": q.mean(), "grad_norm": grad_norm}

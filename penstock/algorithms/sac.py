@@ -1,0 +1,83 @@
+"""SAC: soft actor-critic with automatic temperature (Haarnoja et al. 2018, arXiv:1812.05905)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics, fused_adam
+from penstock.algorithms.control import ControlAlgorithm, ControlConfig
+from penstock.algorithms.td import polyak_, td_target
+from penstock.config import Config, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import StochasticActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(ControlConfig):
+    """SAC: maximises return and entropy; the temperature between them keeps the entropy at its target."""
+
+    alpha: float | None = None
+    """Temperature, fixed; None: learned."""
+    initial_alpha: float = 1.0
+    """Where a learned temperature starts."""
+    target_entropy: float | None = None
+    """Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.alpha is None or self.alpha >= 0, "alpha", self.alpha, "0 or more, or None")
+        require(self.initial_alpha > 0, "initial_alpha", self.initial_alpha, "more than 0")
+
+
+class SAC(ControlAlgorithm):
+    """A stochastic policy between two critics and its own entropy."""
+
+    Config: ClassVar[type[Config]] = SACConfig
+    config: SACConfig
+
+    def build_model(self) -> StochasticActorCritic:
+        """Make the policy, both critics and the temperature."""
+        return self._build(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
+
+    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
+        """One each for policy, critics and temperature."""
+        return super().build_optimizers(model) | {"alpha": fused_adam([model.log_alpha], self.config.learning_rate)}
+
+    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """Equations 5, 7 and 18: critics, then policy, then temperature."""
+        c, target = self.config, self.target
+        alpha = model.log_alpha.detach().exp() if c.alpha is None else torch.tensor(c.alpha)
+        with torch.no_grad():
+            next_action, next_log_prob = self._sample(model, batch.next_obs)
+            next_value = target.q(batch.next_obs, next_action).amin(0) - alpha * next_log_prob
+            y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q(batch.obs, batch.action)
+        td_error = q - y
+        critic_loss = td_error.square().mean(1).sum()
+        self.minimize("critic", critic_loss)
+
+        action, log_prob = self._sample(model, batch.obs)
+        actor_loss = (alpha * log_prob - model.q(batch.obs, action).amin(0)).mean()
+        self.minimize("actor", actor_loss)
+
+        if c.alpha is None:
+            target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
+            self.minimize("alpha", -model.log_alpha * (log_prob.detach() + target_entropy).mean())
+        polyak_(list(target.parameters()), list(model.parameters()), c.tau)
+        return td_error.detach().amax(0), {
+            "critic_loss": critic_loss,
+            "actor_loss": actor_loss,
+            "q": q.mean(),
+            "entropy": -log_prob.mean(),
+            "alpha": alpha,
+        }
+
+    def _sample(self, model: StochasticActorCritic, obs: Tensor) -> tuple[Tensor, Tensor]:
+        policy = model.policy(obs)
+        return policy.sample_with_log_prob(self.normal_like(policy.mean))

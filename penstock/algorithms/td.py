@@ -1,0 +1,143 @@
+"""Temporal-difference learning from replayed transitions: targets, errors, schedules and target networks.
+
+Pure functions of a batch of transitions ``(o, a, reward, discount, o')`` as the replay buffer gives them: ``reward`` is
+the n-step return, ``discount`` what its bootstrap is multiplied by, ``gamma^m`` or 0 after a termination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
+    """What a value should become, ``y = r + discount * next_value``.
+
+    Parameters
+    ----------
+    reward : Tensor
+        Rewards, or n-step returns ``sum_i gamma^i r_{t+i}`` of ``m`` steps, float32 ``[N]``.
+    discount : Tensor
+        ``gamma^m``, or 0 where the last step terminated the episode, float32 ``[N]``.
+    next_value : Tensor
+        Value of the observation ``m`` steps on, float32 ``[N]``, or ``[..., N]`` for several at once.
+
+    Returns
+    -------
+    Tensor
+        Targets, float32, the shape of ``next_value``.
+    """
+    return torch.addcmul(reward, discount, next_value)
+
+
+def max_q_value(q_next_target: Tensor) -> Tensor:
+    """Value of the best action by the target network, ``max_a Q(o', a; theta^-)`` (doi:10.1038/nature14236).
+
+    Parameters
+    ----------
+    q_next_target : Tensor
+        Action values of the target network, float32 ``[N, A]``.
+
+    Returns
+    -------
+    Tensor
+        Values, float32 ``[N]``.
+    """
+    return q_next_target.amax(-1)
+
+
+def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
+    """Value by the target network of the action that the online network prefers (arXiv:1509.06461, equation 4).
+
+        Q(o', argmax_a Q(o', a; theta); theta^-)
+
+    Parameters
+    ----------
+    q_next_online : Tensor
+        Action values of the online network, which choose, float32 ``[N, A]``.
+    q_next_target : Tensor
+        Action values of the target network, which value the choice, float32 ``[N, A]``.
+
+    Returns
+    -------
+    Tensor
+        Values, float32 ``[N]``.
+    """
+    return q_next_target.gather(-1, q_next_online.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def huber(error: Tensor) -> Tensor:
+    """Huber loss with threshold 1, element by element: ``e^2 / 2`` within [-1, 1], ``|e| - 1/2`` outside.
+
+    Its gradient is the error clipped to [-1, 1] (doi:10.1038/nature14236, methods).
+    """
+    magnitude = error.abs()
+    near = magnitude.clamp(max=1.0)
+    return near * (magnitude - 0.5 * near)
+
+
+def target_policy_noise(noise: Tensor, std: float, clip: float) -> Tensor:
+    """Noise that smooths the target policy, ``clip(std * noise, -clip, clip)`` (arXiv:1802.09477, equation 14).
+
+    Parameters
+    ----------
+    noise : Tensor
+        Standard normal, float32 ``[N, d]``; drawn anew for every update.
+    std, clip : float
+        Standard deviation and bound, in units of actions in [-1, 1].
+
+    Returns
+    -------
+    Tensor
+        What to add to the target action, before the sum is clipped to [-1, 1]; float32 ``[N, d]``.
+    """
+    return (noise * std).clamp_(-clip, clip)
+
+
+def epsilon_ladder(num_lanes: int, base: float = 0.4, exponent: float = 7.0) -> list[float]:
+    """Exploration rate of each lane, from ``base`` down (arXiv:1803.00933, section 4.1).
+
+        epsilon_i = base ^ (1 + exponent * i / (N - 1))
+
+    Parameters
+    ----------
+    num_lanes : int
+        Number ``N`` of lanes; a single one gets ``base``.
+    base : float
+        Rate of the first lane, in (0, 1].
+    exponent : float
+        The last lane's rate is ``base ^ (1 + exponent)``.
+
+    Returns
+    -------
+    list of float
+        ``N`` rates, lane by lane.
+    """
+    return [base ** (1.0 + exponent * lane / max(num_lanes - 1, 1)) for lane in range(num_lanes)]
+
+
+def linear_schedule(start: float, end: float, step: float, duration: float) -> float:
+    """Value at ``step`` of the line from ``start`` at 0 to ``end`` at ``duration``; ``end`` from there on."""
+    return end if step >= duration else start + (end - start) * step / duration
+
+
+@torch.no_grad()
+def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float) -> None:
+    """Let target parameters follow the online ones in place: ``theta^- <- tau theta + (1 - tau) theta^-``.
+
+    Parameters
+    ----------
+    targets, parameters : sequence of Tensor
+        Of equal number and shapes, in the same order (arXiv:1509.02971, algorithm 1).
+    tau : float
+        How far to go, in [0, 1].
+    """
+    torch._foreach_lerp_(list(targets), list(parameters), tau)
+
+
+@torch.no_grad()
+def copy_(targets: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
+    """Set target parameters to the online ones in place, all at once. Parameters as for :func:`polyak_`."""
+    torch._foreach_copy_(list(targets), list(parameters))

@@ -1,0 +1,72 @@
+"""TD3: twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics
+from penstock.algorithms.control import ControlAlgorithm, ControlConfig
+from penstock.algorithms.td import polyak_, target_policy_noise, td_target
+from penstock.config import Config, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import DeterministicActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(ControlConfig):
+    """TD3: two critics, whose smaller value counts; a smoothed target policy; a policy that learns less often."""
+
+    learning_starts: int = 25_000
+    """Steps before the first update; actions are uniformly random until then (as in the authors' code)."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions in [-1, 1] (section 6.1)."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise that smooths the target policy (section 6.1)."""
+    target_noise_clip: float = 0.5
+    """Bound of that noise (section 6.1)."""
+    policy_delay: int = 2
+    """Updates of the critics for each of the policy and the targets (section 6.1)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("exploration_noise", "target_noise", "target_noise_clip"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
+
+
+class TD3(ControlAlgorithm):
+    """DDPG with clipped double Q-learning, target policy smoothing and delayed policy updates."""
+
+    Config: ClassVar[type[Config]] = TD3Config
+    config: TD3Config
+
+    def build_model(self) -> DeterministicActorCritic:
+        """Make the policy and both critics."""
+        return self._build(DeterministicActorCritic, num_critics=2, exploration_std=self.config.exploration_noise)
+
+    def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """``L_Q = sum_i mean (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""
+        c, target = self.config, self.target
+        with torch.no_grad():
+            noise = target_policy_noise(self.normal_like(batch.action), c.target_noise, c.target_noise_clip)
+            next_action = (target.policy(batch.next_obs) + noise).clamp(-1.0, 1.0)
+            next_value = target.q(batch.next_obs, next_action).amin(0)
+            y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q(batch.obs, batch.action)
+        td_error = q - y
+        critic_loss = td_error.square().mean(1).sum()
+        self.minimize("critic", critic_loss)
+        metrics = {"critic_loss": critic_loss, "q": q.mean()}
+
+        if batch.number % c.policy_delay == 0:
+            actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
+            self.minimize("actor", actor_loss)
+            polyak_(list(target.parameters()), list(model.parameters()), c.tau)
+            metrics["actor_loss"] = actor_loss
+        return td_error.detach().amax(0), metrics

@@ -1,0 +1,24 @@
+"""Settings: frozen dataclasses, validated when they are made.
+
+A field is defined once, here or in its algorithm's file. It is a keyword argument in Python, a flag on the command
+line (its docstring is the flag's help) and a key of ``config.json`` in the run directory.
+"""
+
+from penstock.config.base import Config
+from penstock.config.checking import ConfigError, closest, require
+from penstock.config.making import PRESETS, find_object, load_preset, make_config
+from penstock.config.replay import ReplayConfig
+from penstock.config.segment import SegmentConfig
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "ConfigError",
+    "ReplayConfig",
+    "SegmentConfig",
+    "closest",
+    "find_object",
+    "load_preset",
+    "make_config",
+    "require",
+]

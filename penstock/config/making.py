@@ -1,0 +1,83 @@
+"""Making a config from values by name, on top of a preset; finding what a value names."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.config.base import Config
+from penstock.config.checking import ConfigError, closest
+from penstock.imports import NoSuchPlaceError, load_module
+
+C = TypeVar("C", bound=Config)
+
+PRESETS = Path(__file__).parents[1] / "presets"
+
+
+def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | None = None) -> C:
+    """Make a config from keyword values on top of an optional preset.
+
+    Raises
+    ------
+    ConfigError
+        A field is unknown (the closest name is shown), ill-typed, or out of range; there is no such preset.
+    """
+    known = [f.name for f in dataclasses.fields(config_class)]
+    merged = {**(load_preset(preset, config_class) if preset else {}), **values}
+    for name in merged:
+        if name not in known:
+            legal = ", ".join(sorted(known))
+            raise ConfigError(f"unknown setting {name!r}{closest(name, known)} (legal: {legal})")
+    if "env" not in merged:
+        raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
+    return config_class(**merged)
+
+
+def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
+    """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file of one's own.
+
+    A preset is a table of settings per algorithm, named as the algorithm is on the command line.
+
+    Raises
+    ------
+    ConfigError
+        There is no such preset, it is not TOML, or it has no table for this algorithm.
+    """
+    path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
+    if not path.is_file():
+        names = sorted(p.stem for p in PRESETS.glob("*.toml"))
+        legal = ", ".join([*names, "or the path of a .toml file"])
+        raise ConfigError(f"unknown preset {name!r}{closest(name, names)} (legal: {legal})")
+    try:
+        contents = tomllib.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigError(f"preset {name!r} is not TOML: {error}") from error
+    tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
+    table = config_class.__name__.removesuffix("Config").lower()
+    if table not in tables:
+        raise ConfigError(f"preset {name!r} has no table [{table}]: it has {', '.join(sorted(tables)) or 'none'}")
+    return dict(tables[table])
+
+
+def find_object(name: str, what: str) -> Any:
+    """Import what "module:Class" or "file.py:Class" names.
+
+    Raises
+    ------
+    ConfigError
+        There is no such module, file or attribute; the message begins with `what`.
+    """
+    place, _, attribute = name.rpartition(":")
+    try:
+        module = load_module(place)
+    except NoSuchPlaceError as error:
+        raise ConfigError(f"{what}={name!r}: {error}") from None
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        near = closest(attribute, list(vars(module)))
+        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None

@@ -1,0 +1,87 @@
+"""The settings of algorithms that learn from replay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.config.base import Config
+from penstock.config.checking import ConfigError, require
+
+LEAST_SLACK = 32  # updates: enough that neither side waits for the other's single steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(Config):
+    """Settings of algorithms that learn from replay."""
+
+    num_envs_per_worker: int = 1
+    """Lanes per rollout worker."""
+    hidden_sizes: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of mlp networks."""
+    activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
+    """Activation of mlp networks."""
+    normalize_observations: bool = False
+    """Running normalisation of float observations; its statistics travel with the weights."""
+
+    batch_size: int = 256
+    """Transitions per update, drawn from the replay buffer."""
+    buffer_size: int = 1_000_000
+    """Transitions that the replay buffer keeps; the oldest is overwritten."""
+    learning_starts: int = 10_000
+    """Steps before the first update; continuous actions are uniformly random until then."""
+    updates_per_step: float = 1.0
+    """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""
+    ratio_slack: int | None = None
+    """Updates that either side may be ahead; None: a few, or none but the next step's with backend="serial"."""
+    n_step: int = 1
+    """Steps of reward in a transition, fewer at the end of an episode."""
+    publish_interval: int = 1
+    """Updates between two publications of the weights to those who act."""
+    save_replay: bool = False
+    """Checkpoints hold the replay buffer too; a run resumed without it fills it again before it learns."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("batch_size", "buffer_size", "learning_starts", "n_step", "publish_interval"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        is_ratio = 0.0 < self.updates_per_step < math.inf
+        require(is_ratio, "updates_per_step", self.updates_per_step, "a finite number of more than 0")
+        if self.batch_size > self.learning_starts:
+            raise ConfigError(
+                f"batch_size={self.batch_size} is more than there is to draw from at the first update: use at most "
+                f"learning_starts={self.learning_starts}, or start later"
+            )
+        if self.learning_starts > self.buffer_size:
+            raise ConfigError(
+                f"learning_starts={self.learning_starts} can never be reached: the buffer keeps buffer_size="
+                f"{self.buffer_size} transitions; use a larger buffer_size, or start earlier"
+            )
+        if self.buffer_size < self.num_lanes * self.n_step:
+            raise ConfigError(
+                f"buffer_size={self.buffer_size} is too small for {self.num_lanes} lanes (num_workers={self.workers} x "
+                f"num_envs_per_worker={self.num_envs_per_worker}) of n_step={self.n_step}: use at least "
+                f"{self.num_lanes * self.n_step}"
+            )
+        if self.ratio_slack is not None and self.ratio_slack < self._least_slack:
+            raise ConfigError(
+                f"updates_per_step={self.updates_per_step:g} cannot be kept within ratio_slack={self.ratio_slack}: the "
+                f"{self.num_envs_per_worker} lanes of a worker step together, which calls for {self._least_slack} "
+                f"updates at once; use ratio_slack={self._least_slack} or more, fewer updates_per_step or lanes"
+            )
+
+    @property
+    def _least_slack(self) -> int:
+        """Updates that one step of a worker's lanes calls for."""
+        return max(1, math.ceil(self.num_envs_per_worker * self.updates_per_step))
+
+    @property
+    def slack(self) -> int:
+        """Updates that either side may be ahead, resolved."""
+        if self.ratio_slack is not None:
+            return self.ratio_slack
+        if self.backend == "serial":
+            return self._least_slack
+        return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))

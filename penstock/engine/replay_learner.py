@@ -1,0 +1,119 @@
+"""The learner from replay: update after update, as many for each step as the config says."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
+from penstock.engine.learner import Learner, LearnerState
+from penstock.engine.rollout_worker import Report
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.replay import Replay
+from penstock.experience.transition_batch import TransitionReader
+
+
+class ReplayLearner(Learner):
+    """Draws batches from the replay buffer and learns from them; the rate limiter says when the next one is due.
+
+    Parameters
+    ----------
+    algorithm
+        Its update.
+    arena, state, report
+        As for `Learner`.
+    learning
+        What `learning_state` returned, to go on from; None: new optimisers and a new target network.
+    replay
+        Where transitions come from.
+    """
+
+    def __init__(
+        self,
+        algorithm: ReplayAlgorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Report,
+        replay: Replay,
+    ) -> None:
+        super().__init__(algorithm, arena, state, report)
+        self._algorithm = algorithm
+        self._config = config = algorithm.config
+        self._replay = replay
+        algorithm.begin(self._model, learning)
+        # In the serial backend all happens in order: a batch is drawn when the one before has been learned from.
+        self._draws_ahead = config.backend != "serial"
+        self._reader = TransitionReader(replay, self._device, draws_ahead=self._draws_ahead)
+        self._is_prioritized = algorithm.beta(0.0) is not None
+        self._batches = replay.batches_before  # learned from since the limiter began to count
+
+    def poll(self) -> bool:
+        """Make one update; False while none is due, or while the goal is reached."""
+        self._count_steps()
+        if self._has_reached_goal:
+            self._report_progress()
+            self._clock.switch("wait for goal")
+            return False
+        progress = self._steps / self._config.total_steps
+        beta = self._algorithm.beta(progress)
+        if not self._reader.ask(beta):
+            self._report_progress()
+            self._clock.switch("wait for data")
+            return False
+        self._clock.switch("gather")
+        batch, ids = self._reader.take(self._updates + 1, progress)
+        if self._draws_ahead:
+            self._reader.ask(beta)
+        self._clock.switch("learn")
+        self._learn(batch, ids)
+        self._batches += 1
+        self._count_steps()
+        if self._version >= self._weights.version + self._config.publish_interval:
+            self._publish()
+        if self._replay.calls_for_steps:
+            self._arena.ring_rollout_workers()
+        return True
+
+    def learning_state(self) -> dict[str, Any]:
+        """State of the algorithm, and how far the replay is."""
+        return {**self._algorithm.learning_state(), "replay": self._replay.state(self._batches)}
+
+    def close(self) -> None:
+        """End the thread that draws batches."""
+        self._reader.close()
+
+    def _learn(self, batch: Any, ids: Any) -> None:
+        self._algorithm.schedule_learning_rates(batch.progress)
+        try:
+            with self._autocast:
+                td_error, metrics = self._algorithm.update(self._model, batch)
+        except NonFiniteUpdate as problem:
+            self._skip(str(problem))
+            return
+        self._updated()
+        if self._config.normalize_observations:
+            self._model.update_observation_statistics(batch.obs)
+        if self._is_prioritized:
+            self._replay.buffer.update_priorities(ids, td_error.abs().cpu().numpy())
+        self._owe({name: value.detach() for name, value in metrics.items()})
+
+    def _count_steps(self) -> None:
+        self._steps = self._replay.steps_learned(self._batches)
+
+    def _report_progress(self) -> None:
+        """Say how far the run is where no update says so: before the first one, and at the goal."""
+        is_time = self._draws_ahead and time.monotonic() >= self._next_report
+        if self._steps != self._reported_steps and (self._has_reached_goal or is_time):
+            self._owes_report = True
+            self._report_what_is_owed()
+
+    def _weights_set(self) -> None:
+        self._algorithm.restart_target(self._model)
+
+    def _details(self) -> dict[str, Any]:
+        return {
+            "replay_rows": len(self._replay.buffer),
+            "updates_per_step": self._replay.measured_ratio,
+            "learning_rate": next(iter(self._algorithm.optimizers.values())).param_groups[0]["lr"],
+        }

@@ -1,0 +1,156 @@
+"""The learner of fresh segments: each batch is learned from once, in minibatches, for a few epochs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.engine.learner import Learner, LearnerState
+from penstock.engine.rollout_worker import Report
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.batch import Batch, BatchReader
+from penstock.ipc import SlotState
+
+LEARNER = 0xFFFF  # owner of slots in state READING
+
+
+class SegmentLearner(Learner):
+    """Takes B full segments at a time, learns from them, and publishes what came of it.
+
+    Parameters
+    ----------
+    algorithm
+        Its losses, its optimiser, its minibatches.
+    arena, state, report
+        As for `Learner`.
+    learning
+        What `learning_state` returned, to go on from; None: a new optimiser.
+    """
+
+    def __init__(
+        self,
+        algorithm: SegmentAlgorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Report,
+    ) -> None:
+        super().__init__(algorithm, arena, state, report)
+        config = algorithm.config
+        self._algorithm = algorithm
+        self._config = config
+        self._optimizer = algorithm.build_optimizer(self._model)
+        if learning is not None:
+            self._optimizer.load_state_dict(learning["optimizer"])
+        self._reader = BatchReader(
+            arena, config.segments_per_batch, self._device,
+            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=config.max_policy_lag,
+        )  # fmt: skip
+        self._generator = torch.Generator().manual_seed(config.seed)
+        self._held = np.empty(0, np.int64)
+        self._masked = 0
+        self._lag = torch.empty(0)
+
+    def poll(self) -> bool:
+        """Learn from one batch; False while there is none, or while the goal is reached."""
+        if self._has_reached_goal:
+            self._report_what_is_owed()  # the goal may have been drawn nearer since the last batch
+            self._clock.switch("wait for goal")
+            return False
+        self._clock.switch("gather")
+        self._collect()
+        size = self._config.segments_per_batch
+        if len(self._held) < size:
+            self._clock.switch("wait for data")
+            return False
+        slots, self._held = self._held[:size], self._held[size:]
+        if self._algorithm.synchronous:
+            slots = slots[np.argsort(self._arena.slot_lane[slots])]
+        batch, lag = self._reader.read(slots, self._version, self._steps / self._config.total_steps)
+        if not self._algorithm.synchronous:
+            self._arena.release(slots)
+        self._clock.switch("learn")
+        learned = int(batch.learn.sum())
+        metrics = self._learn(batch) if learned else {}
+        self._steps += learned
+        self._masked += len(lag) - learned
+        self._lag = lag
+        self._publish()
+        if self._algorithm.synchronous:
+            self._arena.release(slots)
+        self._owe(metrics)
+        return True
+
+    def learning_state(self) -> dict[str, Any]:
+        """The optimiser's state."""
+        return {"optimizer": self._optimizer.state_dict()}
+
+    def _details(self) -> dict[str, Any]:
+        lag = self._lag
+        return {
+            "masked_steps": self._masked,
+            "lag_mean": lag.float().mean().item() if len(lag) else 0.0,
+            "lag_max": lag.max().item() if len(lag) else 0.0,
+            "learning_rate": self._optimizer.param_groups[0]["lr"],
+        }
+
+    def _collect(self) -> None:
+        """Take hold of full slots; those of an earlier run epoch go straight back."""
+        hints = self._arena.full.pop_many(self._arena.shape.num_slots)
+        taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, LEARNER)]
+        held = np.concatenate([self._held, taken])
+        fresh = self._arena.slot_epoch[held] == self._arena.control[Control.RUN_EPOCH]
+        if not fresh.all():
+            self._masked += self._valid_steps_in(held[~fresh])
+            self._arena.release(held[~fresh])
+        self._held = held[fresh]
+
+    def _valid_steps_in(self, slots: np.ndarray) -> int:
+        shape = self._arena.shape
+        rows = slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)
+        return int(self._arena.columns["valid"][rows].sum())
+
+    def _learn(self, batch: Batch) -> dict[str, Tensor]:
+        """Run all updates of a batch; return the means of what the loss reports."""
+        config, sums, count = self._config, dict[str, Tensor](), 0
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._algorithm.learning_rate(config.learning_rate, batch.progress)
+        with torch.no_grad(), self._autocast:
+            self._algorithm.prepare(self._model, batch)
+        stop = False
+        for _ in range(config.num_epochs):
+            for minibatch in self._algorithm.minibatches(batch, self._generator):
+                if not minibatch.learn.any():
+                    continue  # the optimiser's momentum would still move the weights
+                metrics = self._update(minibatch)
+                for name, value in metrics.items():
+                    sums[name] = sums[name] + value if name in sums else value
+                count += 1
+                stop = config.target_kl is not None and bool(metrics["approx_kl"] > 1.5 * config.target_kl)
+                if stop:
+                    break
+            if stop:
+                break
+        with torch.no_grad():
+            self._algorithm.update_statistics(self._model, batch)
+        return {name: value / count for name, value in sums.items()}
+
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
+        if not self._algorithm.synchronous:
+            self._publish()
+        self._optimizer.zero_grad(set_to_none=False)
+        with self._autocast:
+            loss, metrics = self._algorithm.loss(self._model, batch)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.max_grad_norm)
+        if math.isfinite((loss.detach() + norm).item()):
+            self._optimizer.step()
+            self._updated()
+        else:
+            self._skip(f"loss {loss.item()}, gradient norm {norm.item()}")
+        return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}

@@ -1,0 +1,107 @@
+"""The replay of a run: its buffer, the rate limiter beside it, and what both say about how far the run is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.replay import Field, RateLimiter, ReplayBuffer
+
+SHARED_FROM = 1024  # bytes of an observation from which on frames are compared, to lie in memory once
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What rollout workers write to and the learner samples from. It travels to their processes as a handle.
+
+    Steps are counted by the rate limiter, as they are taken; with ``n_step`` a transition is finished a little later.
+
+    Attributes
+    ----------
+    buffer
+        Transitions: obs, action, reward, next_obs, discount, and with `td_priorities` value and next_value.
+    limiter
+        In samples per step. It counts the steps of all rollout workers and the samples of the learner.
+    batch_size, updates_per_step
+        Samples per update, and the ratio that is kept.
+    counted_from
+        Steps of the run where the limiter began to count.
+    steps_before
+        Steps learned from when this run was resumed, if it was.
+    batches_before
+        Batches learned from by then, since the limiter began to count.
+    reward_scale, reward_clip
+        What is stored of a reward: ``clip(reward * scale, -clip, clip)``.
+    td_priorities
+        Rollout workers give new transitions the priority that their own values call for.
+    """
+
+    buffer: ReplayBuffer
+    limiter: RateLimiter
+    batch_size: int
+    updates_per_step: float
+    counted_from: int = 0
+    steps_before: int = 0
+    batches_before: int = 0
+    reward_scale: float = 1.0
+    reward_clip: float | None = None
+    td_priorities: bool = False
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps of the run that have been taken: what exploration is scheduled by."""
+        return max(self.steps_before, self.counted_from + self.limiter.inserts)
+
+    def steps_learned(self, batches: int) -> int:
+        """Steps of the run that have been learned from, after so many batches since the limiter began to count.
+
+        Those before the first update count as they are taken.
+        """
+        learned = min(self.limiter.inserts, int(self.limiter.min_size + batches / self.updates_per_step))
+        return max(self.steps_before, self.counted_from + learned)
+
+    @property
+    def calls_for_steps(self) -> bool:
+        """Whether rollout workers that wait are to be woken: when half the band is empty, not for every single step."""
+        return self.limiter.native.surplus <= 0.0
+
+    def state(self, batches: int) -> dict[str, int]:
+        """How far the replay is, for a checkpoint."""
+        return {"inserts": self.limiter.inserts, "batches": batches, "counted_from": self.counted_from}
+
+    def going_on(self, state: Mapping[str, int], steps: int) -> Replay:
+        """This replay, its buffer loaded, as far as it was when `state` was taken at so many steps of the run."""
+        samples = state["batches"] * self.batch_size
+        # What was let in beyond the band when the checkpoint was written, if anything, had not been taken.
+        most = int(self.limiter.min_size + (samples + self.limiter.tolerance) / self.limiter.samples_per_insert)
+        self.limiter.restore({"inserts": min(state["inserts"], most), "samples": samples})
+        counted_from, batches = state["counted_from"], state["batches"]
+        return replace(self, counted_from=counted_from, steps_before=steps, batches_before=batches)
+
+    def refilled(self, steps: int) -> Replay:
+        """This replay, empty at so many steps of the run: those that fill it stand for steps learned from before."""
+        return replace(self, counted_from=max(0, steps - self.limiter.min_size), steps_before=steps)
+
+    @property
+    def measured_ratio(self) -> float:
+        """Updates made for each step taken since the first update; 0 before."""
+        return self.limiter.ratio / self.batch_size
+
+
+def transition_fields(observation: ObservationSpec, action: ActionSpec, *, td_priorities: bool) -> dict[str, Field]:
+    """Fields of a transition. Large observations lie in memory once; those that look stacked, frame by frame."""
+    shape, dtype = observation.shape, observation.dtype
+    is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
+    is_stack = is_large and len(shape) == 3 and shape[0] < min(shape[1:])
+    number = Field((), "float32")
+    fields = {
+        "obs": Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack),
+        "action": Field((), "int64") if action.is_discrete else Field((action.noise_size,), "float32"),
+        "reward": number,
+        "next_obs": Field(shape, dtype, next_of="obs"),
+    }
+    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if td_priorities else {})

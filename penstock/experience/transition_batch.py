@@ -1,0 +1,120 @@
+"""Batches of transitions: drawn from the replay buffer by a thread of its own, one ahead of the learner."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.experience.replay import Replay
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TransitionBatch:
+    """B transitions to learn from.
+
+    Attributes
+    ----------
+    obs, next_obs
+        ``[B, ...]``: the observation, and the one that the last of the transition's steps led to (the true final one
+        where an episode ended).
+    action
+        int64 ``[B]`` or float32 ``[B, d]`` in [-1, 1], the first step's.
+    reward
+        float32 ``[B]``: discounted sum over the steps, scaled and clipped for learning.
+    discount
+        float32 ``[B]``: ``gamma**m`` after m steps, 0 where the last of them terminated the episode.
+    weights
+        float32 ``[B]``: importance weights of prioritized replay; 1 without.
+    number
+        Of this update, counted from 1 over the whole run.
+    progress
+        Fraction of ``total_steps`` learned from so far, for schedules.
+    """
+
+    obs: Tensor
+    next_obs: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    weights: Tensor
+    number: int
+    progress: float
+
+
+class TransitionReader:
+    """Draws batches, as far as the rate limiter lets it.
+
+    A batch that was asked for is drawn while the one before is learned from; what it holds is then one update older in
+    priorities. Where all is to happen in order, it is drawn in the calling thread when it is asked for.
+
+    Parameters
+    ----------
+    replay
+        Where transitions come from.
+    device
+        Where the tensors go; on CUDA they are copied from pinned memory.
+    draws_ahead
+        Draw in a thread.
+    """
+
+    def __init__(self, replay: Replay, device: torch.device, *, draws_ahead: bool) -> None:
+        self._replay = replay
+        self._device = device
+        self._executor = ThreadPoolExecutor(1, "replay-reader") if draws_ahead else None
+        self._asked: Future[Arrays] | Arrays | None = None
+        arrays = [self._allocate() for _ in range(2 if draws_ahead else 1)]
+        self._next_arrays = cycle(arrays)
+        self._ones = torch.ones(replay.batch_size, device=device)
+
+    def ask(self, beta: float | None) -> bool:
+        """Have a batch drawn, unless one is; False if the rate limiter does not let it yet.
+
+        Parameters
+        ----------
+        beta
+            Exponent of the importance weights; None without priorities.
+        """
+        if self._asked is not None:
+            return True
+        replay = self._replay
+        if not len(replay.buffer) or not replay.limiter.try_sample(replay.batch_size):
+            return False
+        arrays = next(self._next_arrays)
+        self._asked = self._executor.submit(self._draw, beta, arrays) if self._executor else self._draw(beta, arrays)
+        return True
+
+    def take(self, number: int, progress: float) -> tuple[TransitionBatch, np.ndarray]:
+        """Return the batch that was asked for, and its rows' ids, int64 ``[B]``; valid until two batches later."""
+        asked, self._asked = self._asked, None
+        arrays = asked.result() if isinstance(asked, Future) else asked
+        assert arrays is not None
+        tensors = {name: self._on_device(array) for name, array in arrays.items() if name in _TENSORS}
+        weights = tensors.pop("weights", self._ones)
+        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress), arrays["ids"]
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def _draw(self, beta: float | None, arrays: Arrays) -> Arrays:
+        return self._replay.buffer.sample(self._replay.batch_size, beta=beta, out=arrays)
+
+    def _allocate(self) -> Arrays:
+        arrays = self._replay.buffer.allocate(self._replay.batch_size)
+        if self._device.type != "cuda":
+            return arrays
+        return {name: torch.from_numpy(array).pin_memory().numpy() for name, array in arrays.items()}
+
+    def _on_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+_TENSORS = ("obs", "next_obs", "action", "reward", "discount", "weights")

@@ -1,0 +1,136 @@
+"""Writing transitions: what the lanes of a group bring goes straight into the replay buffer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from penstock.envs.lanes import Lanes
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.replay import Replay
+from penstock.ipc import SlotState, gather
+
+
+class TransitionWriter:
+    """The rows in which a group's lanes stand, and the way from there into the replay buffer.
+
+    Each lane has a slot of two rows, used in turn: in one lies what it shows now, in the other what it showed before.
+    A step is let in by the rate limiter before its action is chosen, so that a lane never holds a step that it may not
+    write.
+
+    Parameters
+    ----------
+    arena
+        The run's arena, of segments of one step.
+    worker
+        Number of the rollout worker, owner of the slots.
+    lanes
+        The lanes of this group.
+    first_lane
+        Number of the group's first lane among all lanes of the run.
+    replay
+        Where transitions go.
+    """
+
+    waits_for = "wait for learner"
+
+    def __init__(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay
+    ) -> None:
+        self.arena = arena
+        self.worker = worker
+        self.lanes = lanes
+        self.lane_numbers = np.arange(first_lane, first_lane + lanes.num_lanes, dtype=np.int64)
+        self.slots = np.empty(0, np.int64)
+        self.is_open = False
+        self._replay = replay
+        self._writer = replay.buffer.writer(lanes.num_lanes)
+        self._columns = {name: arena.columns[name] for name in ("obs", "action")}
+        if replay.td_priorities:
+            self._columns["value"] = arena.columns["value"]
+        self._step = {
+            name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype)
+            for name, column in self._columns.items()
+        }
+        self._step["next_obs"] = np.zeros_like(self._step["obs"])
+        self._step["reward"] = np.zeros(lanes.num_lanes, np.float32)
+        self._turn = 0
+        self._let_in = 0  # steps that the limiter has counted and that are not taken yet
+        self._held: dict[str, np.ndarray] | None = None
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Global row at which each lane stands, int64 ``[N]``."""
+        return 2 * self.slots + self._turn
+
+    def open(self) -> bool:
+        """Be let in with one step of every lane; False while the learner is behind, or the slots are not free yet."""
+        num_lanes = self.lanes.num_lanes
+        if len(self.slots) < num_lanes:
+            missing = np.setdiff1d(self.lane_numbers, self.slots)
+            won = self.arena.slots.claim(missing, SlotState.FREE, SlotState.WRITING, self.worker)
+            self.slots = np.union1d(self.slots, missing[won])
+            if len(self.slots) < num_lanes:
+                return False
+            self._show()
+        missing_steps = num_lanes - self._let_in
+        if missing_steps and not self._replay.limiter.try_insert(missing_steps):
+            return False
+        self._let_in = num_lanes
+        self.is_open = True
+        return True
+
+    def restart_if_fenced(self) -> None:
+        """Nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""
+
+    def record(self) -> None:
+        """Write what the lanes' last step brought."""
+        lanes, step, replay = self.lanes, self._step, self._replay
+        if self._held is not None:
+            self._write_held()
+        rows = self.rows
+        for name, column in self._columns.items():
+            gather(column, rows, step[name])
+        np.multiply(lanes.reward, replay.reward_scale, out=step["reward"])
+        if replay.reward_clip is not None:
+            np.clip(step["reward"], -replay.reward_clip, replay.reward_clip, out=step["reward"])
+        self._turn = 1 - self._turn
+        self._show()
+        gather(self.arena.columns["obs"], self.rows, step["next_obs"])
+        if lanes.finals.size:
+            lanes.write_finals(step["next_obs"], lanes.finals)
+        signals = {"terminated": lanes.terminated, "truncated": lanes.truncated, "mask": lanes.valid}
+        if replay.td_priorities:
+            self._held = {name: array.copy() for name, array in signals.items()} | {"finals": lanes.finals.copy()}
+        else:
+            self._writer.add(**step, **signals)
+        self._let_in -= int(lanes.valid.sum())
+        self.is_open = False
+        self.arena.learner_bell.ring()
+
+    def _show(self) -> None:
+        rows = self.rows
+        self.lanes.write_observations(self.arena.columns["obs"], rows)
+        self.arena.columns["first"][rows] = self.lanes.first
+
+    def _write_held(self) -> None:
+        """Write the step before, now that the values of what it led to are known, with the priorities they call for.
+
+        Ape-X (arXiv:1803.00933): new transitions begin with the absolute temporal difference under the values of the
+        worker that wrote them, ``|R + discount * max_a q(o', a) - q(o, a)|``. Where an episode was truncated and the
+        next one shown at once, no value of the final observation is known: such transitions begin with the largest
+        priority, as all do without this.
+        """
+        assert self._held is not None
+        held, self._held = self._held, None
+        finals = held.pop("finals")
+        next_value = self.arena.columns["max_value"][self.rows]
+        next_value[finals] = np.nan
+        self._writer.add(**self._step, next_value=next_value, **held)
+        buffer = self._replay.buffer
+        with suppress(KeyError):  # overwritten already: there is nothing to set
+            rows = buffer.get(self._writer.written, fields=("reward", "discount", "value", "next_value"))
+            priorities = np.abs(rows["reward"] + rows["discount"] * rows["next_value"] - rows["value"])
+            known = np.isfinite(priorities)
+            buffer.update_priorities(rows["ids"][known], priorities[known])

@@ -1,0 +1,273 @@
+"""Networks for continuous actions: a deterministic or a stochastic actor, and critics that value its actions."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from penstock.nn.distributions import Deterministic, TanhGaussian
+from penstock.nn.encoders import ACTIVATIONS, MLP
+from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.observations import ObservationInput, encoder_input_shape
+from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.q_network import feedforward_encoder
+
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+LOG_STD_RANGE = (-5.0, 2.0)
+IMAGE_CRITIC_SIZES = (256,)
+"""Widths of the critics' own layers where they share an encoder."""
+
+
+class ContinuousActorCritic(PolicyNetwork):
+    """What the networks for continuous actions have in common: observations, actor trunk and critics.
+
+    From vectors, actor and critics have layers of their own (``config.hidden_sizes``), and critics see observation
+    and action side by side. From images, or with the user's own encoder, the actor has one encoder and the critics
+    share another, whose features with the action beside them go through 256 units of each critic.
+
+    Encoders may run under ``torch.autocast``; all else computes in float32 regardless.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What the network sees.
+    action : ActionSpec
+        What it chooses: vectors of ``d`` numbers in [-1, 1].
+    config : NetworkConfig
+        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
+    num_critics : int
+        Number ``C`` of critics.
+    outputs_per_dimension : int
+        How many numbers the actor gives for each of the ``d``.
+
+    Attributes
+    ----------
+    state_size : int
+        Width of a lane's memory state: 0.
+
+    Raises
+    ------
+    ValueError
+        When actions are discrete, or ``config.memory`` is not ``"none"``.
+    """
+
+    def __init__(
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        config: NetworkConfig,
+        *,
+        num_critics: int,
+        outputs_per_dimension: int,
+    ) -> None:
+        super().__init__()
+        if action.is_discrete:
+            raise ValueError(
+                f"this network chooses continuous actions; found {action.num_actions} discrete ones: use an algorithm "
+                "for discrete actions"
+            )
+        self.input = ObservationInput(observation, config.normalize_observations)
+        self.encoder, num_features = feedforward_encoder(observation, config)
+        self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
+        if isinstance(self.encoder, MLP):
+            self.critic_encoder: nn.Module = nn.Flatten()
+            num_features, sizes = math.prod(encoder_input_shape(observation)), config.hidden_sizes
+            activation = config.activation
+        else:
+            self.critic_encoder, _ = feedforward_encoder(observation, config)
+            sizes, activation = IMAGE_CRITIC_SIZES, "relu"
+        self.critics = Critics(num_features + action.noise_size, sizes, activation, num_critics)
+
+    def q(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Values by all critics.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[N, *shape]``.
+        action : Tensor
+            Actions in [-1, 1], float32 ``[N, d]``.
+
+        Returns
+        -------
+        Tensor
+            Values, float32 ``[C, N]``.
+        """
+        features = self.critic_encoder(self.input(observation))
+        with without_autocast(features.device):
+            q: Tensor = self.critics(torch.cat((features.float(), action), -1))
+            return q
+
+    def q1(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`."""
+        features = self.critic_encoder(self.input(observation))
+        with without_autocast(features.device):
+            return self.critics.first(torch.cat((features.float(), action), -1))
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """Parameters that an actor's loss trains, always in the same order."""
+        return [*self.encoder.parameters(), *self.actor_head.parameters()]
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """Parameters that the critics' loss trains, always in the same order."""
+        return [*self.critic_encoder.parameters(), *self.critics.parameters()]
+
+
+class DeterministicActorCritic(ContinuousActorCritic):
+    """Deterministic policy with critics, for DDPG (arXiv:1509.02971) and TD3 (arXiv:1802.09477).
+
+    Parameters
+    ----------
+    observation, action, config, num_critics
+        As for :class:`ContinuousActorCritic`.
+    exploration_std : float
+        Standard deviation of the noise that :meth:`act` explores with, in units of actions in [-1, 1].
+    """
+
+    def __init__(
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        config: NetworkConfig,
+        *,
+        num_critics: int,
+        exploration_std: float,
+    ) -> None:
+        super().__init__(observation, action, config, num_critics=num_critics, outputs_per_dimension=1)
+        self.exploration_std = exploration_std
+
+    def policy(self, observation: Tensor) -> Tensor:
+        """Actions for observations ``[N, *shape]`` as they lie in their column: in [-1, 1], float32 ``[N, d]``."""
+        features = self.encoder(self.input(observation))
+        with without_autocast(features.device):
+            action: Tensor = self.actor_head(features.float())
+            return action.tanh()
+
+    def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Deterministic, Tensor]:
+        """Choose how to act on one row of every lane; the critics do not run.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[B, *shape]``.
+        first : Tensor
+            Which of them begin an episode, bool ``[B]``; of no effect.
+        state : Tensor
+            Memory, float32 ``[B, 0]``.
+
+        Returns
+        -------
+        distribution : Deterministic
+            Over ``[B]`` actions.
+        state : Tensor
+            As given.
+        """
+        return Deterministic(self.policy(observation), self.exploration_std), state
+
+
+class StochasticActorCritic(ContinuousActorCritic):
+    """Squashed normal policy with critics and a temperature, for SAC (arXiv:1812.05905).
+
+    The logarithm of the standard deviation is ``-5 + 3.5 (1 + tanh(x))`` of the actor's output ``x``, thus within
+    [-5, 2] as in CleanRL: unlike the published code's hard clamp to [-20, 2] it has a gradient everywhere, so no
+    state is left with a policy that cannot widen again.
+
+    Parameters
+    ----------
+    observation, action, config, num_critics
+        As for :class:`ContinuousActorCritic`.
+    initial_alpha : float
+        Temperature to start with.
+
+    Attributes
+    ----------
+    log_alpha : nn.Parameter
+        Logarithm of the temperature, float32 ``[]``; among neither actor's nor critics' parameters.
+    """
+
+    def __init__(
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        config: NetworkConfig,
+        *,
+        num_critics: int,
+        initial_alpha: float = 1.0,
+    ) -> None:
+        super().__init__(observation, action, config, num_critics=num_critics, outputs_per_dimension=2)
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
+
+    def policy(self, observation: Tensor) -> TanhGaussian:
+        """Distributions for observations ``[N, *shape]`` as they lie in their column, over ``[N, d]`` actions."""
+        features = self.encoder(self.input(observation))
+        with without_autocast(features.device):
+            mean, x = self.actor_head(features.float()).chunk(2, -1)
+            low, high = LOG_STD_RANGE
+            return TanhGaussian(mean, low + 0.5 * (high - low) * (1.0 + x.tanh()))
+
+    def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
+        """Choose how to act on one row of every lane; the critics do not run.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[B, *shape]``.
+        first : Tensor
+            Which of them begin an episode, bool ``[B]``; of no effect.
+        state : Tensor
+            Memory, float32 ``[B, 0]``.
+
+        Returns
+        -------
+        distribution : TanhGaussian
+            Over ``[B]`` actions.
+        state : Tensor
+            As given.
+        """
+        return self.policy(observation), state
+
+
+class Critics(nn.Module):
+    """Several networks of the same sizes that value the same input, each layer of all of them in one tensor.
+
+    Layers start as ``nn.Linear`` does, each critic with numbers of its own.
+
+    Parameters
+    ----------
+    input_size : int
+        Width ``I`` of the input: features and action side by side.
+    hidden_sizes : tuple of int
+        Widths of each critic's hidden layers.
+    activation : str
+        Their activation.
+    num_critics : int
+        Number ``C`` of critics.
+    """
+
+    def __init__(self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int) -> None:
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for inputs, outputs in pairwise((input_size, *hidden_sizes, 1)):
+            bound = 1.0 / math.sqrt(inputs)
+            self.weights.append(nn.Parameter(torch.empty(num_critics, inputs, outputs).uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.empty(num_critics, 1, outputs).uniform_(-bound, bound)))
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn inputs ``[N, I]`` into values ``[C, N]``."""
+        x = x.expand(self.weights[0].shape[0], *x.shape)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = self.activation(torch.baddbmm(bias, x, weight))
+        return torch.baddbmm(self.biases[-1], x, self.weights[-1]).squeeze(-1)
+
+    def first(self, x: Tensor) -> Tensor:
+        """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``."""
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = self.activation(torch.addmm(bias[0], x, weight[0]))
+        return torch.addmm(self.biases[-1][0], x, self.weights[-1][0]).squeeze(-1)

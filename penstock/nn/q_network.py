@@ -1,0 +1,189 @@
+"""The Q-network: observations in, the value of every discrete action out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from penstock.nn.distributions import EpsilonGreedy
+from penstock.nn.encoders import ACTIVATIONS, MLP, build_encoder
+from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.observations import ObservationInput
+from penstock.nn.policy_network import PolicyNetwork
+
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+TRUNK_GRADIENT_SCALE = math.sqrt(0.5)
+
+
+class QNetwork(PolicyNetwork):
+    """Action values over one encoder, with one stream or two.
+
+    The encoder may run under ``torch.autocast``; heads and values compute in float32 regardless.
+
+    With ``dueling`` (arXiv:1511.06581, equation 9) two streams, each of a hidden layer as wide as the features,
+    end in a value and in advantages:
+
+        Q(o, a) = V(o) + A(o, a) - mean_b A(o, b)
+
+    and the gradient that enters the encoder is scaled by 1/sqrt(2) (section 4.2 there).
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What the network sees.
+    action : ActionSpec
+        The discrete actions it values.
+    config : NetworkConfig
+        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
+    dueling : bool
+        Two streams instead of one linear layer.
+    epsilon : float
+        How often :meth:`act` chooses at random; may be set anew at any time, also to one number for each lane.
+
+    Attributes
+    ----------
+    epsilon : float or Tensor
+        As given.
+    state_size : int
+        Width of a lane's memory state: 0.
+
+    Raises
+    ------
+    ValueError
+        When actions are not discrete, or ``config.memory`` is not ``"none"``.
+    """
+
+    def __init__(
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, dueling: bool, epsilon: float
+    ) -> None:
+        super().__init__()
+        if action.num_actions is None:
+            raise ValueError(
+                f"a Q-network values discrete actions; found continuous ones of shape {action.shape}: use an "
+                "algorithm for continuous control"
+            )
+        self.epsilon: float | Tensor = epsilon
+        self.input = ObservationInput(observation, config.normalize_observations)
+        self.encoder, num_features = feedforward_encoder(observation, config)
+        activation = config.activation if isinstance(self.encoder, MLP) else "relu"
+        self.head = (
+            DuelingHead(num_features, action.num_actions, activation)
+            if dueling
+            else nn.Linear(num_features, action.num_actions)
+        )
+
+    def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[EpsilonGreedy, Tensor]:
+        """Choose how to act on one row of every lane.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[B, *shape]``.
+        first : Tensor
+            Which of them begin an episode, bool ``[B]``; of no effect.
+        state : Tensor
+            Memory, float32 ``[B, 0]``.
+
+        Returns
+        -------
+        distribution : EpsilonGreedy
+            Over ``[B]`` actions.
+        state : Tensor
+            As given.
+        """
+        return EpsilonGreedy(self.q(observation), self.epsilon), state
+
+    def q(self, observation: Tensor) -> Tensor:
+        """Values of all actions.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[N, *shape]``.
+
+        Returns
+        -------
+        Tensor
+            Values, float32 ``[N, A]``.
+        """
+        features = self.encoder(self.input(observation))
+        with without_autocast(features.device):
+            q: Tensor = self.head(features.float())
+            return q
+
+
+class DuelingHead(nn.Module):
+    """Values of all actions from features, ``Q = V + A - mean A``, over two hidden layers as wide as the features.
+
+    Parameters
+    ----------
+    num_features : int
+        Width ``F`` of the features.
+    num_actions : int
+        Number ``A`` of actions.
+    activation : str
+        Activation of the hidden layers.
+    """
+
+    def __init__(self, num_features: int, num_actions: int, activation: str) -> None:
+        super().__init__()
+        # Both streams' hidden layers as one, the value's first: one product of matrices instead of two.
+        self.hidden = nn.Sequential(nn.Linear(num_features, 2 * num_features), ACTIVATIONS[activation]())
+        self.value = nn.Linear(num_features, 1)
+        self.advantage = nn.Linear(num_features, num_actions)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Turn features ``[N, F]`` into values ``[N, A]``; the gradient on its way back to them is scaled."""
+        if features.requires_grad:
+            # A view of its own, so that the hook scales only what comes from here.
+            features = features.view_as(features)
+            features.register_hook(_scale_trunk_gradient)
+        value_features, advantage_features = self.hidden(features).chunk(2, -1)
+        advantage = self.advantage(advantage_features)
+        return self.value(value_features) + advantage - advantage.mean(-1, keepdim=True)
+
+
+def _scale_trunk_gradient(gradient: Tensor) -> Tensor:
+    return gradient * TRUNK_GRADIENT_SCALE
+
+
+def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:
+    """Build the encoder that a config names, for networks that learn from single transitions.
+
+    Layers of Penstock's own encoders start as torch's do, uniform within 1/sqrt(inputs), as in the code published with
+    DQN, DDPG, TD3 and SAC: first values then lie near 0, where orthogonal ones with relu keep the input's scale.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What is encoded.
+    config : NetworkConfig
+        Names the encoder.
+
+    Returns
+    -------
+    encoder : nn.Module
+        Network of float32 ``[N, *encoder_input_shape(observation)]`` into features ``[N, F]``.
+    output_size : int
+        ``F``.
+
+    Raises
+    ------
+    ValueError
+        When ``config.memory`` is not ``"none"``, or as :func:`penstock.nn.build_encoder` says.
+    """
+    if config.memory != "none":
+        raise ValueError(
+            f"memory={config.memory!r} is not legal here: single transitions are replayed, and a memory needs "
+            "sequences (recurrent Q-learning is R2D2); use memory='none'"
+        )
+    encoder, num_features = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
+    if not callable(config.encoder):
+        for layer in encoder.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                layer.reset_parameters()
+    return encoder, num_features
