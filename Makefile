@@ -1,11 +1,12 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
+# make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
 # Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
 
-.PHONY: demo test lint
+.PHONY: demo test lint bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -17,6 +18,9 @@ test: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+bench-pendulum: $(VENV)/.installed-dev
+	$(BIN)/python bench/learning.py pendulum-td3 pendulum-sac pendulum-ddpg --plot docs/images/pendulum.svg
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer: make PYTHON=...")'

@@ -1,9 +1,23 @@
 """Real trainings by the real commands, several seeds, judged on fresh episodes; prints a table per task.
 
-    python bench/learning.py cartpole [--seeds 5]      seconds from the command to the target, defaults only
-    python bench/learning.py lunarlander [--seeds 3]   final policy after 2M steps, preset lunarlander
-    python bench/learning.py pendulum [--seeds 5]      final policy after 150k steps, preset pendulum
-    python bench/learning.py pong [--seeds 1]          20 minutes, preset atari; --plot FILE draws the curve
+    python bench/learning.py TASK [TASK ...] [--seeds N] [--plot FILE] [--runs DIRECTORY]
+
+    cartpole             APPO, seconds from the command to the target, defaults only
+    cartpole-dqn         DQN, the same within 100k steps
+    cartpole-apex        Ape-X, the same
+    lunarlander          APPO, final policy after 2M steps, preset lunarlander
+    lunarlander-dqn      DQN with double, dueling, PER, n-step 3, best policy of 500k steps, preset lunarlander
+    pendulum             PPO, final policy after 150k steps, preset pendulum
+    pendulum-td3         TD3, seconds from the command to a return of -200, preset pendulum
+    pendulum-sac         SAC, the same
+    pendulum-ddpg        DDPG, the same
+    pong                 APPO, 20 minutes, preset atari
+    breakout-dqn         DQN on MinAtar's Breakout, five minutes, preset minatar (needs the package minatar)
+    breakout-apex        Ape-X, the same
+    halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, defaults (needs the extra mujoco)
+    halfcheetah-sac      SAC, the same
+
+``--plot`` draws mean return of the evaluations over seconds and over steps, a line per seed.
 """
 
 from __future__ import annotations
@@ -33,16 +47,40 @@ class Task:
     mark: str
 
 
+def _pendulum(algorithm: str, seconds: int) -> Task:
+    return Task(
+        f"{algorithm} --env Pendulum-v1 --preset pendulum --target-return -200", "best", 100, 5,
+        f"-200 within {seconds} s of the command's start",
+    )  # fmt: skip
+
+
+def _cartpole(algorithm: str) -> Task:
+    return Task(
+        f"{algorithm} --env CartPole-v1 --target-return 475 --total-steps 100000", "best", 100, 5,
+        "100 episodes >= 475 within 100k steps",
+    )  # fmt: skip
+
+
 TASKS = {
     "cartpole": Task(
         "appo --env CartPole-v1 --target-return 475", "best", 100, 5,
         "solved in a median of 10 s and at most 20 s, within 300k steps; 100 episodes >= 475",
     ),
+    "cartpole-dqn": _cartpole("dqn"),
+    "cartpole-apex": _cartpole("apex"),
     "lunarlander": Task("appo --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200"),
+    "lunarlander-dqn": Task("dqn --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200"),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
+    "pendulum-td3": _pendulum("td3", 30),
+    "pendulum-sac": _pendulum("sac", 45),
+    "pendulum-ddpg": _pendulum("ddpg", 45),
     "pong": Task(
         "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
     ),
+    "breakout-dqn": Task("dqn --env MinAtar/Breakout-v1 --preset minatar --max-seconds 300", "best", 100, 3, "none"),
+    "breakout-apex": Task("apex --env MinAtar/Breakout-v1 --preset minatar --max-seconds 300", "best", 100, 3, "none"),
+    "halfcheetah-td3": Task("td3 --env HalfCheetah-v5 --eval-episodes 10", "latest", 10, 1, "CleanRL has 9,583 on v4"),
+    "halfcheetah-sac": Task("sac --env HalfCheetah-v5 --eval-episodes 10", "latest", 10, 1, "CleanRL has 9,635 on v4"),
 }  # fmt: skip
 
 
@@ -80,52 +118,64 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(command), *arguments], capture_output=True, text=True)
 
 
-def plot(run_dir: Path, title: str, target: Path) -> None:
-    """Draw return over minutes and steps, of training and evaluation."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    curves = {"episode/mean_return": "training, last 100 episodes", "evaluation/mean_return": "evaluation"}
-    for key, label in curves.items():
-        points = [(line["steps"] / 1e6, line[key]) for line in lines if line.get(key) is not None]
-        axes.plot(*zip(*points, strict=True), label=label, marker="o" if key.startswith("eval") else None, markersize=3)
-    minutes = lines[-1]["seconds"] / 60
-    axes.set(title=f"{title}: {minutes:.0f} minutes", xlabel="million steps", ylabel="return")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(target)
-
-
-def main() -> None:
-    """Parse the command, run the trainings, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--plot", type=Path)
-    arguments = parser.parse_args()
-    task = TASKS[arguments.task]
-    print(describe())
-    print(f"penstock train {task.train}  (mark: {task.mark})")
+def table(name: str, task: Task, seeds: int, runs: Path) -> None:
+    """Run a task's trainings, and print how each went."""
+    print(f"\n{name}: penstock train {task.train}  (mark: {task.mark})")
     print(f"{'seed':>4} {'seconds':>8} {'steps':>10} {'exit':>4}  return over {task.episodes} fresh episodes")
     outcomes = []
-    with tempfile.TemporaryDirectory() as directory:
-        for seed in range(1, (arguments.seeds or task.seeds) + 1):
-            run_dir = Path(directory) / str(seed)
-            o = measure(task, seed, run_dir)
-            outcomes.append(o)
-            score = f"{o.mean_return:.1f} +/- {o.std_return:.1f}"
-            print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {score}", flush=True)
-            if arguments.plot:
-                plot(run_dir, task.train, arguments.plot)
+    for seed in range(1, seeds + 1):
+        o = measure(task, seed, runs / f"{name}-{seed}")
+        outcomes.append(o)
+        score = f"{o.mean_return:.1f} +/- {o.std_return:.1f}"
+        print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {score}", flush=True)
     seconds = [o.seconds for o in outcomes]
     print(
         f"seconds: median {statistics.median(seconds):.1f}, worst {max(seconds):.1f}; "
         f"return: lowest {min(o.mean_return for o in outcomes):.1f}"
     )
+
+
+def plot(runs: Path, names: list[str], target: Path) -> None:
+    """Draw mean return of the evaluations over seconds of training and over steps, a line per run."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    for number, name in enumerate(names):
+        for run in sorted(runs.glob(f"{name}-[0-9]*")):
+            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            points = [line for line in lines if line.get("evaluation/mean_return") is not None]
+            returns = [line["evaluation/mean_return"] for line in points]
+            label = name if run.name.endswith("-1") else None
+            for axis, key in zip(axes, ("seconds", "steps"), strict=True):
+                axis.plot([line[key] for line in points], returns, color=f"C{number}", alpha=0.8, label=label)
+    axes[0].set(xlabel="seconds", ylabel="mean return of evaluations")
+    axes[1].set(xlabel="steps")
+    axes[0].legend()
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target)
+    print(f"plot: {target}")
+
+
+def main() -> None:
+    """Parse the command, run the trainings, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", choices=TASKS, nargs="+", metavar="TASK")
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--runs", type=Path, help="keep the run directories here")
+    arguments = parser.parse_args()
+    print(describe())
+    with tempfile.TemporaryDirectory() as aside:
+        runs = arguments.runs or Path(aside)
+        for name in arguments.tasks:
+            table(name, TASKS[name], arguments.seeds or TASKS[name].seeds, runs)
+        if arguments.plot:
+            plot(runs, arguments.tasks, arguments.plot)
 
 
 if __name__ == "__main__":

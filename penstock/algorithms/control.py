@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from penstock.algorithms.base import ActionKind, Request, fused_adam
+from penstock.algorithms.base import ActionKind, Request
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.config import Config, ConfigError, ReplayConfig, require
 from penstock.envs.spaces import ActionSpec
@@ -49,12 +49,12 @@ class ControlAlgorithm(ReplayAlgorithm):
         choice, memory = model.act(request.obs, request.first, request.memory)
         return {"action": choice.sample(request.noise)}, memory
 
-    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
-        """One each for policy and critics."""
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+        """The critics by theirs, the policy by its own."""
         rate = self.config.learning_rate
         return {
-            "critic": fused_adam(model.critic_parameters(), rate),
-            "actor": fused_adam(model.actor_parameters(), self.config.actor_learning_rate or rate),
+            "critic": (model.critic_parameters(), rate),
+            "actor": (model.actor_parameters(), self.config.actor_learning_rate or rate),
         }
 
     def normal_like(self, tensor: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from penstock.algorithms.base import Metrics
 from penstock.algorithms.control import ControlAlgorithm, ControlConfig
-from penstock.algorithms.td import polyak_, td_target
+from penstock.algorithms.td import td_target
 from penstock.config import Config, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import DeterministicActorCritic
@@ -59,5 +59,5 @@ class DDPG(ControlAlgorithm):
 
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
         self.minimize("actor", actor_loss)
-        polyak_(list(target.parameters()), list(model.parameters()), self.config.tau)
+        self.move_target(self.config.tau)
         return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.algorithms.base import ActionKind, Metrics, Request, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.td import copy_, double_q_value, huber, linear_schedule, max_q_value, td_target
+from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
 from penstock.config import Config, ConfigError, ReplayConfig, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import EpsilonGreedy, QNetwork
@@ -24,15 +24,15 @@ class DQNConfig(ReplayConfig):
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of mlp networks."""
-    batch_size: int = 128
+    batch_size: int = 64
     """Transitions per update, drawn from the replay buffer."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps; the oldest is overwritten."""
     learning_starts: int = 1_000
     """Steps before the first update."""
-    updates_per_step: float = 0.25
-    """Updates for each step: one for every four, as published."""
-    learning_rate: float = 5e-4
+    updates_per_step: float = 0.5
+    """Updates for each step; published is one for every four."""
+    learning_rate: float = 2e-3
     """Step size of the optimiser."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
     """"rmsprop": centred, decay 0.95, as published; "adam": as most codes today."""
@@ -53,7 +53,7 @@ class DQNConfig(ReplayConfig):
     """Exponent of the importance weights at the start (arXiv:1511.05952)."""
     priority_beta_final: float = 1.0
     """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
-    target_period: int = 250
+    target_period: int = 100
     """Updates between two copies of the network to the target network."""
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
@@ -91,12 +91,15 @@ class DQN(ReplayAlgorithm):
         except ValueError as error:
             raise ConfigError(str(error)) from error
 
-    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
-        """Make the optimiser."""
-        c, parameters = self.config, list(model.parameters())
-        if c.optimizer == "adam":
-            return {"q": fused_adam(parameters, c.learning_rate, eps=c.optimizer_eps)}
-        return {"q": torch.optim.RMSprop(parameters, c.learning_rate, alpha=0.95, eps=c.optimizer_eps, centered=True)}
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+        """All of the network."""
+        return {"q": (list(model.parameters()), self.config.learning_rate)}
+
+    def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
+        """Adam or centred RMSProp."""
+        if self.config.optimizer == "adam":
+            return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
+        return torch.optim.RMSprop([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
 
     def sampler(self) -> Sampler:
         """Uniform, or prioritized with weights divided by the largest in the batch."""
@@ -132,5 +135,5 @@ class DQN(ReplayAlgorithm):
         grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
 
         if batch.number % c.target_period == 0:
-            copy_(list(self.target.parameters()), list(model.parameters()))
+            self.move_target(1.0)
         return td_error.detach(), {"loss": loss, "q": q.mean(), "grad_norm": grad_norm}

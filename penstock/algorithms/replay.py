@@ -6,12 +6,13 @@ import math
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from penstock.algorithms.base import Algorithm, Metrics
+from penstock.algorithms.base import Algorithm, Metrics, fused_adam
+from penstock.algorithms.td import polyak_
 from penstock.config import Config, ReplayConfig
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import PolicyNetwork
+from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
 from penstock.replay.settings import Sampler
 
@@ -40,6 +41,10 @@ class ReplayAlgorithm(Algorithm):
 
     target: Any
     optimizers: dict[str, torch.optim.Optimizer]
+    _whole_target: Tensor
+    _whole_model: Tensor
+    _trained: dict[str, list[nn.Parameter]]
+    _rates: dict[str, float]
     generator: torch.Generator
 
     def sampler(self) -> Sampler:
@@ -50,9 +55,13 @@ class ReplayAlgorithm(Algorithm):
         """Exponent of the importance weights at this point of the run; None without priorities."""
         return None
 
-    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
-        """Make the optimisers, each with the learning rate that its schedule starts from."""
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+        """What each loss trains, by the loss's name, and the learning rate that its schedule starts from."""
         raise NotImplementedError
+
+    def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
+        """Make the optimiser of all that one loss trains, seen as one parameter."""
+        return fused_adam([parameter], learning_rate)
 
     def update(self, model: Any, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Learn from one batch.
@@ -67,11 +76,25 @@ class ReplayAlgorithm(Algorithm):
         raise NotImplementedError
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make what only the learner has, or take it from what `learning_state` returned."""
+        """Make what only the learner has, or take it from what `learning_state` returned.
+
+        Parameters
+        ----------
+        model
+            What learns, its parameters in one row (see `penstock.nn.flatten_`).
+        learning
+            What to go on from.
+        """
         device = next(model.parameters()).device
         self.target = self.build_model().to(device).requires_grad_(False)
-        self.optimizers = self.build_optimizers(model)
-        self._base_rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in self.optimizers.items()}
+        flatten_(self.target)
+        self._whole_target = stretch_of(list(self.target.parameters()))
+        self._whole_model = stretch_of(list(model.parameters()))
+        self.target.input = model.input  # one normalisation of observations for both
+        self.optimizers, self._trained, self._rates = {}, {}, {}
+        for name, (parameters, rate) in self.trained_parameters(model).items():
+            self.optimizers[name] = self.build_optimizer(joined(parameters), rate)
+            self._trained[name], self._rates[name] = parameters, rate
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
             self.restart_target(model)
@@ -85,6 +108,10 @@ class ReplayAlgorithm(Algorithm):
         """Let the target network be the model."""
         self.target.load_state_dict(model.state_dict())
 
+    def move_target(self, tau: float) -> None:
+        """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied."""
+        polyak_([self._whole_target], [self._whole_model], tau)
+
     def learning_state(self) -> dict[str, Any]:
         """What only the learner has, as tensors and plain values."""
         return {
@@ -97,7 +124,7 @@ class ReplayAlgorithm(Algorithm):
         """Set the optimisers' step sizes for this point of the run."""
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate(self._base_rates[name], progress)
+                group["lr"] = self.learning_rate(self._rates[name], progress)
 
     def minimize(self, name: str, loss: Tensor, max_grad_norm: float = math.inf) -> Tensor:
         """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
@@ -113,11 +140,13 @@ class ReplayAlgorithm(Algorithm):
             Loss or gradient is not finite.
         """
         optimizer = self.optimizers[name]
-        parameters = optimizer.param_groups[0]["params"]
-        optimizer.zero_grad()
-        loss.backward(inputs=parameters)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+        (whole,) = optimizer.param_groups[0]["params"]
+        whole.grad.zero_()
+        loss.backward(inputs=self._trained[name])
+        norm = torch.linalg.vector_norm(whole.grad)
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
+        if max_grad_norm < math.inf:
+            whole.grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
         optimizer.step()
         return norm

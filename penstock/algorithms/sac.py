@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from penstock.algorithms.base import Metrics, fused_adam
+from penstock.algorithms.base import Metrics
 from penstock.algorithms.control import ControlAlgorithm, ControlConfig
-from penstock.algorithms.td import polyak_, td_target
+from penstock.algorithms.td import td_target
 from penstock.config import Config, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import StochasticActorCritic
@@ -44,9 +44,9 @@ class SAC(ControlAlgorithm):
         """Make the policy, both critics and the temperature."""
         return self._build(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
 
-    def build_optimizers(self, model: Any) -> dict[str, torch.optim.Optimizer]:
-        """One each for policy, critics and temperature."""
-        return super().build_optimizers(model) | {"alpha": fused_adam([model.log_alpha], self.config.learning_rate)}
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+        """The critics by theirs, the policy by its own, the temperature by a third."""
+        return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Equations 5, 7 and 18: critics, then policy, then temperature."""
@@ -69,7 +69,7 @@ class SAC(ControlAlgorithm):
         if c.alpha is None:
             target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
             self.minimize("alpha", -model.log_alpha * (log_prob.detach() + target_entropy).mean())
-        polyak_(list(target.parameters()), list(model.parameters()), c.tau)
+        self.move_target(c.tau)
         return td_error.detach().amax(0), {
             "critic_loss": critic_loss,
             "actor_loss": actor_loss,

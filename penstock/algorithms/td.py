@@ -135,9 +135,3 @@ def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float)
         How far to go, in [0, 1].
     """
     torch._foreach_lerp_(list(targets), list(parameters), tau)
-
-
-@torch.no_grad()
-def copy_(targets: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
-    """Set target parameters to the online ones in place, all at once. Parameters as for :func:`polyak_`."""
-    torch._foreach_copy_(list(targets), list(parameters))

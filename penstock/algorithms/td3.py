@@ -10,7 +10,7 @@ from torch import Tensor
 
 from penstock.algorithms.base import Metrics
 from penstock.algorithms.control import ControlAlgorithm, ControlConfig
-from penstock.algorithms.td import polyak_, target_policy_noise, td_target
+from penstock.algorithms.td import target_policy_noise, td_target
 from penstock.config import Config, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import DeterministicActorCritic
@@ -67,6 +67,6 @@ class TD3(ControlAlgorithm):
         if batch.number % c.policy_delay == 0:
             actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
             self.minimize("actor", actor_loss)
-            polyak_(list(target.parameters()), list(model.parameters()), c.tau)
+            self.move_target(c.tau)
             metrics["actor_loss"] = actor_loss
         return td_error.detach().amax(0), metrics

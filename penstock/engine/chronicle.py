@@ -109,13 +109,15 @@ def metrics_of(status: Status) -> dict[str, float]:
     """Everything of a status that is logged, by name."""
     values: dict[str, float] = {
         "steps_per_second": status.steps_per_second,
-        "policy_lag/mean": status.policy_lag_mean,
-        "policy_lag/max": status.policy_lag_max,
         "updates": status.updates,
-        "masked_steps": status.masked_steps,
         "skipped_updates": status.skipped_updates,
         "restarts": status.restarts,
     }
+    if status.replay_rows is None:
+        values |= {"policy_lag/mean": status.policy_lag_mean, "policy_lag/max": status.policy_lag_max}
+        values["masked_steps"] = status.masked_steps
+    elif status.updates_per_step is not None:
+        values |= {"replay/rows": status.replay_rows, "replay/updates_per_step": status.updates_per_step}
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
     values |= {f"loss/{name}": value for name, value in status.losses.items()}

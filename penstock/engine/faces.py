@@ -23,14 +23,14 @@ class PPO(Trainer):
 
 
 class DQN(Trainer):
-    """Trains with DQN, and with its switches double, dueling, prioritized and n-step DQN; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
+    """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
 
     def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
         super().__init__(dqn.DQN, preset=preset, **settings)
 
 
 class ApeX(Trainer):
-    """Trains with Ape-X DQN, distributed prioritized replay; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
+    """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
 
     def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
         super().__init__(apex.ApeX, preset=preset, **settings)
@@ -51,7 +51,7 @@ class TD3(Trainer):
 
 
 class SAC(Trainer):
-    """Trains with SAC, for continuous actions, with a learned temperature; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
+    """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
 
     def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
         super().__init__(sac.SAC, preset=preset, **settings)

@@ -120,6 +120,9 @@ class Learner:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _save_experience(self) -> None:
+        """Write what experience a resumed run is to go on with beside the run's checkpoints; raises `OSError`."""
+
     def _weights_set(self) -> None:
         """The model has got weights from outside."""
 
@@ -186,6 +189,7 @@ class Learner:
         try:
             if isinstance(destination, CheckpointStore):
                 destination.save(self._steps, meta=meta, weights=weights, state=state)
+                self._save_experience()
             else:
                 save_checkpoint(destination, meta=meta, weights=weights, state=state)
         except (OSError, CheckpointError) as problem:

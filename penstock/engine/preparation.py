@@ -112,7 +112,7 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     if state is None:
         return replay, None
     why = "its contents were not saved (save_replay=False)"
-    if saved is not None and saved.exists():
+    if config.save_replay and saved is not None and saved.exists():
         try:
             buffer.load(saved)
         except ReplayFileError as error:

@@ -166,6 +166,8 @@ class Progress:
             losses=learned.get("losses", {}),
             policy_lag_mean=learned.get("lag_mean", 0.0),
             policy_lag_max=learned.get("lag_max", 0.0),
+            replay_rows=learned.get("replay_rows"),
+            updates_per_step=learned.get("updates_per_step"),
             skipped_updates=learned.get("skipped_updates", 0),
             restarts=self.restarts,
             roles=tuple(self._shares.values()),

@@ -108,6 +108,13 @@ class ReplayLearner(Learner):
             self._owes_report = True
             self._report_what_is_owed()
 
+    def _save_experience(self) -> None:
+        if self._replay.saved_at is not None:
+            try:
+                self._replay.buffer.save(self._replay.saved_at)
+            except OSError as error:
+                raise OSError(f"weights are saved, but the replay buffer is not: {error}") from error
+
     def _weights_set(self) -> None:
         self._algorithm.restart_target(self._model)
 

@@ -75,7 +75,7 @@ class RolloutWorker:
         Answers requests at once (local inference); None: a policy worker will.
     """
 
-    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for learner", "wait for actions")
+    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner")
 
     def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Report, inference: Infers | None) -> None:
         self.bell = arena.rollout_bells[spec.worker]

@@ -203,6 +203,8 @@ class Trainer:
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()
             )
         self._run_directory = run
+        if replay is not None and run is not None and self._algorithm.config.save_replay:
+            replay = replace(replay, saved_at=run.replay_path)
         self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, note)
         self._supervisor.progress.seconds += time.monotonic() - began
 

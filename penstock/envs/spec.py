@@ -12,6 +12,7 @@ import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
 
 import cloudpickle
@@ -118,10 +119,13 @@ def _find(env: str) -> Any:
 
 
 def _registered(env_id: str) -> RegisteredEnv:
-    # Importing ale_py registers its games.
+    # Importing ale_py registers its games; others, such as MinAtar, name a function that does.
     has_ale = importlib.util.find_spec("ale_py") is not None
     if has_ale and env_id not in gymnasium.registry:
         importlib.import_module("ale_py")
+    if env_id not in gymnasium.registry:
+        for plugin in entry_points(group="gymnasium.envs", name=env_id.partition("/")[0]):
+            plugin.load()()
     if env_id in gymnasium.registry:
         return gymnasium.registry[env_id]
     if env_id.startswith("ALE/") and not has_ale:

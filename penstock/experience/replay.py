@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class Replay:
         In samples per step. It counts the steps of all rollout workers and the samples of the learner.
     batch_size, updates_per_step
         Samples per update, and the ratio that is kept.
+    saved_at
+        Directory that a checkpoint writes the buffer to; None: nowhere.
     counted_from
         Steps of the run where the limiter began to count.
     steps_before
@@ -44,6 +47,7 @@ class Replay:
     limiter: RateLimiter
     batch_size: int
     updates_per_step: float
+    saved_at: Path | None = None
     counted_from: int = 0
     steps_before: int = 0
     batches_before: int = 0

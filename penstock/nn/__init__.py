@@ -17,7 +17,7 @@ from penstock.nn.model import ActorCritic, NetworkConfig
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
-from penstock.nn.weights import WeightsLayout, flatten_
+from penstock.nn.weights import WeightsLayout, flatten_, joined, stretch_of
 
 __all__ = [
     "ActorCritic",
@@ -40,5 +40,7 @@ __all__ = [
     "build_encoder",
     "distribution_class",
     "flatten_",
+    "joined",
+    "stretch_of",
     "uniform_action",
 ]

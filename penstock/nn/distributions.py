@@ -212,6 +212,7 @@ class EpsilonGreedy:
         explores = noise < self.epsilon
         # Where epsilon is 0 the quotient is no number, but there nothing explores.
         fraction = torch.where(explores, noise / self.epsilon, 0.0)
+        # On CUDA dividing by a number is multiplying by its inverse, which can round to 1.
         action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
         return torch.where(explores, action, self.mode())
 

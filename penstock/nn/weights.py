@@ -5,7 +5,7 @@ This is what the weights block carries from the learner to everyone who acts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import torch
@@ -64,6 +64,45 @@ def flatten_(module: nn.Module) -> Tensor:
         place.copy_(tensor.detach())
         tensor.data = place
     return flat
+
+
+def stretch_of(parameters: Sequence[Tensor]) -> Tensor:
+    """The memory of several tensors that `flatten_` has laid one after the other, as one: ``[n]``, with no gradient.
+
+    Between the tensors lies padding.
+
+    Parameters
+    ----------
+    parameters
+        Neighbours, in the order in which they lie, all of one dtype.
+
+    Raises
+    ------
+    ValueError
+        They are no neighbours.
+    """
+    first, last = parameters[0], parameters[-1]
+    places = [parameter.storage_offset() for parameter in parameters]
+    length = places[-1] + last.numel() - places[0]
+    size = sum(-(-parameter.nbytes // ALIGNMENT) * ALIGNMENT for parameter in parameters[:-1]) + last.nbytes
+    storages = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    if len(storages) > 1 or places != sorted(places) or length * first.element_size() != size:
+        raise ValueError("these parameters do not lie one after the other: flatten_ their module first")
+    return first.detach().as_strided((length,), (1,), places[0])
+
+
+def joined(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
+    """One parameter over the memory of several neighbours (see `stretch_of`), and over their gradients.
+
+    What ``backward`` adds to their gradients lies in its own: clipping, an optimiser's step and the like are then one
+    operation each, however many layers there are. The gradient of the padding between them is 0.
+    """
+    whole = nn.Parameter(stretch_of(parameters))
+    whole.grad = torch.zeros_like(whole)
+    for parameter in parameters:
+        place = parameter.storage_offset() - parameters[0].storage_offset()
+        parameter.grad = whole.grad.as_strided(parameter.shape, parameter.stride(), place)
+    return whole
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -64,7 +64,10 @@ def plain_line(status: Status) -> str:
     if status.eval_return is not None:
         target = "" if status.target_return is None else f" of {number(status.target_return)}"
         parts.append(f"eval {number(status.eval_return)}{target}")
-    parts.append(f"lag {status.policy_lag_mean:.1f}")
+    if status.replay_rows is None:
+        parts.append(f"lag {status.policy_lag_mean:.1f}")
+    elif status.updates_per_step is not None:
+        parts.append(f"{number(status.updates_per_step)} updates/step")
     for label, count in (
         ("masked", status.masked_steps),
         ("skipped updates", status.skipped_updates),
@@ -143,11 +146,16 @@ def _throughput(status: Status) -> Table:
     if status.frame_skip > 1:
         rows.add_row("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}")
     rows.add_row("learned from", f"{status.steps:,} steps")
-    seen = status.steps + status.masked_steps
-    share = status.masked_steps / seen if seen else 0.0
-    rows.add_row("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", "yellow" if share > 0.01 else ""))
-    rows.add_row("updates", f"{status.updates:,}")
-    rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
+    if status.replay_rows is None:
+        seen = status.steps + status.masked_steps
+        share = status.masked_steps / seen if seen else 0.0
+        rows.add_row("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", "yellow" if share > 0.01 else ""))
+        rows.add_row("updates", f"{status.updates:,}")
+        rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
+    else:
+        per_step = "-" if status.updates_per_step is None else f"{number(status.updates_per_step)} per step"
+        rows.add_row("updates", f"{status.updates:,}, {per_step}")
+        rows.add_row("replay", f"{status.replay_rows:,} transitions")
     if status.skipped_updates:
         rows.add_row("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow"))
     if status.restarts:

@@ -54,6 +54,10 @@ class Status:
     losses: Mapping[str, float] = field(default_factory=dict)
     policy_lag_mean: float = 0.0
     policy_lag_max: float = 0.0
+    replay_rows: int | None = None
+    """Transitions in the replay buffer; None where there is none."""
+    updates_per_step: float | None = None
+    """Updates made for each step since the first update, in learning from replay."""
     skipped_updates: int = 0
     """Updates left out because loss or gradient was not finite."""
     restarts: int = 0

@@ -6,7 +6,6 @@ from torch import nn
 from torch.nn.functional import smooth_l1_loss
 
 from penstock.algorithms.td import (
-    copy_,
     double_q_value,
     epsilon_ladder,
     huber,
@@ -136,9 +135,9 @@ def test_every_tensor_of_a_target_network_follows():
     torch.testing.assert_close([t.detach() for t in target.parameters()], expected)
 
 
-def test_a_hard_copy_makes_the_networks_equal_but_not_the_same():
+def test_a_move_by_all_of_the_way_makes_the_networks_equal_but_not_the_same():
     target, online = pair()
-    copy_(list(target.parameters()), list(online.parameters()))
+    polyak_(list(target.parameters()), list(online.parameters()), 1.0)
     assert all(torch.equal(t, p) for t, p in zip(target.parameters(), online.parameters(), strict=True))
     with torch.no_grad():
         online.weight.add_(1.0)
@@ -147,9 +146,8 @@ def test_a_hard_copy_makes_the_networks_equal_but_not_the_same():
 
 def test_a_target_network_that_lacks_a_tensor_is_an_error():
     target, online = pair()
-    for follow in (lambda *tensors: polyak_(*tensors, 0.5), copy_):
-        with pytest.raises(RuntimeError):
-            follow([target.weight], list(online.parameters()))
+    with pytest.raises(RuntimeError):
+        polyak_([target.weight], list(online.parameters()), 0.5)
 
 
 # --- the parts together ----------------------------------------------------------------------------------------------
@@ -165,7 +163,7 @@ def test_a_two_state_chain_is_learned_to_its_known_values(next_value):
     successor = torch.tensor([0, 1, 0, 0])
     q, target = nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(2, 2))
     for _ in range(20):
-        copy_([target], [q])
+        polyak_([target], [q], 1.0)
         y = td_target(reward, discount, next_value(q[successor], target[successor])).detach()
         for _ in range(60):
             (gradient,) = torch.autograd.grad(huber(q[state, action] - y).sum(), q)

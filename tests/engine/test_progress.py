@@ -11,7 +11,7 @@ from penstock.engine.clock import ACTIVITY, SINCE
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.progress import RATE_SECONDS, RECENT_EPISODES, Progress
 
-ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for learner", "wait for actions")
+ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner")
 ACTIVITIES = {"rollout": ROLLOUT, "policy": ("infer", "wait for requests"), "learner": ("learn", "wait for data")}
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
 SPECS = [SimpleNamespace(name=name, index=index) for index, name in enumerate(ROLES)]
@@ -104,7 +104,7 @@ def test_roles_of_one_kind_share_a_line_with_how_they_spent_the_time_since_the_l
     spend(progress, [50.0])  # long ago
     shares = spend(progress, [3.0, 0.0, 1.0], [2.0, 0.0, 0.0, 2.0], [1.0, 3.0], [4.0])
     rollout = shares["rollout x2"]
-    assert list(rollout.activities.items()) == list(zip(ROLLOUT, (5 / 8, 0, 1 / 8, 2 / 8, 0), strict=True))
+    assert list(rollout.activities.items()) == list(zip(ROLLOUT, (5 / 8, 0, 1 / 8, 2 / 8, 0, 0), strict=True))
     assert rollout.busy == 6 / 8 and shares["policy"].busy == 1 / 4 and shares["learner"].busy == 1.0
 
 

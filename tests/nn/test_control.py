@@ -152,9 +152,9 @@ def test_a_critic_is_a_plain_network_of_observation_and_action_side_by_side():
     q = network.q(x, a)
     for critic in range(CRITICS):
         h = torch.cat((x, a), -1)
-        for layer, (weight, bias) in enumerate(zip(network.critics.weights, network.critics.biases, strict=True)):
-            h = h @ weight[critic] + bias[critic]
-            h = h.relu() if layer < 2 else h
+        for layer in network.critics.hidden:
+            h = (h @ layer.weight[critic] + layer.bias[critic]).relu()
+        h = h @ network.critics.head.weight[critic] + network.critics.head.bias[critic]
         torch.testing.assert_close(q[critic], h.squeeze(-1))
 
 
@@ -169,7 +169,7 @@ def test_critics_are_independent_of_each_other():
 def test_images_have_one_encoder_for_the_actor_and_another_shared_by_the_critics():
     network = deterministic(IMAGE)
     assert network.encoder is not network.critic_encoder
-    assert [tuple(weight.shape) for weight in network.critics.weights] == [(CRITICS, 512 + D, 256), (CRITICS, 256, 1)]
+    assert [tuple(layer.weight.shape) for layer in network.critics.hidden] == [(CRITICS, 512 + D, 256)]
     network.q(observations(IMAGE, B), actions(B)).sum().backward()
     assert all(parameter.grad is not None for parameter in network.critic_encoder.parameters())
     assert all(parameter.grad is None for parameter in network.encoder.parameters())
@@ -183,12 +183,12 @@ def test_an_encoder_of_ones_own_is_built_once_for_the_actor_and_once_for_the_cri
 
 def test_critics_start_as_linear_layers_do_each_with_numbers_of_its_own():
     network = deterministic(hidden_sizes=(64, 64))
-    for weight, bias in zip(network.critics.weights, network.critics.biases, strict=True):
-        bound = weight.shape[1] ** -0.5
+    for layer in (*network.critics.hidden, network.critics.head):
+        bound = layer.weight.shape[1] ** -0.5
         for critic in range(CRITICS):
-            assert 0.8 * bound < weight[critic].abs().max() <= bound
-            assert 0 < bias[critic].abs().max() <= bound
-        assert not torch.equal(weight[0], weight[1])
+            assert 0.8 * bound < layer.weight[critic].abs().max() <= bound
+            assert 0 < layer.bias[critic].abs().max() <= bound
+        assert not torch.equal(layer.weight[0], layer.weight[1])
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
@@ -227,8 +227,8 @@ def test_the_actor_steps_where_the_critic_values_actions_more():
     """With Q = 3 a_0 - a_1 the gradient of Q(o, mu(o)) in the head's bias is (3, -1) times tanh' = 1 - a^2."""
     network, x = deterministic(hidden_sizes=(), activation="tanh"), observations(VECTOR, 1)
     with torch.no_grad():
-        network.critics.weights[0].zero_()
-        network.critics.weights[0][0, -D:, 0] = torch.tensor([3.0, -1.0])
+        network.critics.head.weight.zero_()
+        network.critics.head.weight[0, -D:, 0] = torch.tensor([3.0, -1.0])
     action = network.policy(x)
     (gradient,) = torch.autograd.grad(network.q1(x, action).sum(), network.actor_head.bias)
     torch.testing.assert_close(gradient, torch.tensor([3.0, -1.0]) * (1.0 - action[0].square()))

@@ -202,7 +202,7 @@ def test_without_exploration_every_sample_is_the_greedy_action(epsilon, noise):
 @pytest.mark.parametrize("epsilon", [1.0, 0.3, 0.1, 1e-3])
 @pytest.mark.parametrize("num_actions", [1, 3, 18])
 def test_noise_just_below_epsilon_is_still_a_legal_action(epsilon, num_actions):
-    """Rounding can make noise / epsilon 1, and that times A would be one action too many."""
+    """Were noise / epsilon rounded to 1, that times A would be one action too many."""
     below = torch.nextafter(torch.tensor(epsilon), torch.tensor(0.0)).reshape(1, 1)
     action = EpsilonGreedy(torch.zeros(1, num_actions), epsilon).sample(below)
     assert action.dtype == torch.int64

@@ -1,0 +1,438 @@
+"""Rollout workers, whoever infers for them, and the learner from replay, polled by hand: in step, and exact."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.apex import ApeX
+from penstock.algorithms.dqn import DQN
+from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
+from penstock.algorithms.td3 import TD3
+from penstock.config import make_config
+from penstock.engine.inference import Inference
+from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
+from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.preparation import make_replay, run_shape
+from penstock.engine.replay_learner import ReplayLearner
+from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roster import infers_centrally
+from penstock.engine.weights import SharedWeights
+from penstock.envs.making import probe
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.runs.checkpoint import load_checkpoint
+
+FIRST_VERSION = 3  # of the weights to start from, so that it is not 0 by chance
+FOR_EVER = 10**9
+
+TINY: dict[str, Any] = {
+    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (8,), "batch_size": 4,
+    "learning_starts": 10, "buffer_size": 1_000, "updates_per_step": 1.0, "total_steps": 10_000, "backend": "serial",
+}  # fmt: skip
+SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
+
+
+class Replaying:
+    """A run from replay without supervisor, the learner made when it is first wanted.
+
+    Attributes
+    ----------
+    reports
+        Everything that a role has reported, as (kind, payload).
+    model
+        The network whose weights were published.
+    """
+
+    def __init__(self, algorithm: type[ReplayAlgorithm] = DQN, **settings: Any) -> None:
+        config = make_config(algorithm.Config, {**TINY, **settings})
+        env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+        observation, action, _ = probe(env)
+        self.algorithm: Any = algorithm(config, observation, action)
+        torch.manual_seed(config.seed)
+        self.model: Any = self.algorithm.build_model()
+        self.replay, _ = make_replay(self.algorithm, Start(), None)
+        self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
+        self.weights = SharedWeights(self.model, self.arena.weights)
+        self.weights.publish(FIRST_VERSION, 0)
+        self.reports: list[tuple[str, Any]] = []
+        inference = Inference(self.arena, self.algorithm, "cpu", self.replay)
+        is_central = infers_centrally(config.inference, self.algorithm)
+        self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
+        self.workers = [
+            RolloutWorker(
+                RolloutSpec(i, env, config.seed, 0, 1, self.replay), self.arena, self.report,
+                None if is_central else inference,
+            )
+            for i in range(config.workers)
+        ]  # fmt: skip
+        self.arena.control[Control.GOAL] = FOR_EVER
+        self._learner: ReplayLearner | None = None
+
+    @property
+    def learner(self) -> ReplayLearner:
+        """The learner of this run."""
+        if self._learner is None:
+            state = LearnerState(version=FIRST_VERSION)
+            self._learner = ReplayLearner(self.algorithm, self.arena, state, None, self.report, self.replay)
+        return self._learner
+
+    def report(self, kind: str, payload: Any) -> None:
+        """What the roles are given to report by."""
+        self.reports.append((kind, payload))
+
+    def step(self) -> bool:
+        """Poll the workers and whoever infers for them, once each."""
+        moved = [worker.poll() for worker in self.workers]
+        return any([*moved, self.policy_worker is not None and self.policy_worker.poll()])
+
+    def learn(self, updates: int) -> None:
+        """Go on until so many more batches are learned from."""
+        goal = self.learner._batches + updates
+        while self.learner._batches < goal:
+            stepped = self.step()
+            assert self.learner.poll() or stepped
+
+    @property
+    def learned(self) -> list[dict[str, Any]]:
+        """The learner's reports of what it learned."""
+        return [payload for kind, payload in self.reports if kind == "learned"]
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """All transitions, oldest first."""
+        return self.replay.buffer.get_all()
+
+    def priorities(self) -> np.ndarray:
+        """Of all rows, oldest first, as they are drawn by: ``(p + eps) ** alpha``."""
+        leaves, ids, _ = self.replay.buffer._core.read_priorities()
+        by_id = dict(zip(ids.tolist(), leaves.tolist(), strict=False))
+        return np.array([by_id[number] for number in self.rows()["ids"].tolist()])
+
+    def close(self) -> None:
+        """Close environments and learner."""
+        for worker in self.workers:
+            worker.close()
+        if self._learner is not None:
+            self._learner.close()
+
+
+# ---- what is collected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (DQN, {"num_envs_per_worker": 4, "n_step": 3, "exploration": 0.5, **SHORT}),
+        (ApeX, {"num_envs_per_worker": 4, **SHORT}),
+        (TD3, {"env": "Pendulum-v1", "num_envs_per_worker": 2}),
+    ],
+)
+def test_local_and_central_inference_write_the_same_transitions_and_priorities(algorithm, settings):
+    collected = []
+    for inference in ({"inference": "local"}, {"inference": "central", "num_groups": 1}):
+        run = Replaying(algorithm, **settings, **inference, ratio_slack=100)
+        while run.step():
+            pass
+        collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.td_priorities else {}))
+        run.close()
+    local, central = collected
+    assert len(local["ids"]) > 80
+    for name, array in local.items():
+        count = min(len(array), len(central[name]))  # central inference may be asked about one step more
+        assert len(local["ids"]) - count <= 4
+        np.testing.assert_array_equal(array[:count], central[name][:count], err_msg=name)
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+@pytest.mark.parametrize("vectorize", ["make", "vector"])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_first_priorities_are_the_temporal_differences_under_the_published_weights(n_step, vectorize, inference):
+    run = Replaying(
+        ApeX, num_envs_per_worker=4, n_step=n_step, gamma=0.9, priority_alpha=1.0, ratio_slack=60, vectorize=vectorize,
+        inference=inference, **SHORT,
+    )  # fmt: skip
+    while run.step():
+        pass
+    rows = {name: torch.from_numpy(array) for name, array in run.rows().items()}
+    with torch.no_grad():
+        q = run.model.q(rows["obs"]).gather(1, rows["action"][:, None])[:, 0]
+        best = run.model.q(rows["next_obs"]).amax(1)
+    expected = (rows["reward"] + rows["discount"] * best - q).abs().numpy()
+    assert (rows["discount"] == 0).any() and len(expected) > 40
+    assert expected.std() > 0.01
+    np.testing.assert_allclose(run.priorities(), expected + 1e-6, rtol=1e-4)
+    run.close()
+
+
+def test_actions_are_random_for_the_steps_before_learning_starts_and_the_policys_from_then_on():
+    run = Replaying(TD3, env="Pendulum-v1", exploration_noise=0.0, ratio_slack=10)
+    with torch.no_grad():
+        for parameter in run.model.actor_parameters():
+            parameter.zero_()  # a policy that does nothing
+    run.weights.publish(FIRST_VERSION + 1, 0)
+    while run.step():
+        pass
+    is_random = (run.rows()["action"] != 0.0).any(1)
+    assert is_random.tolist() == [True] * 10 + [False] * 10
+    run.close()
+
+
+# ---- in step
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "num_envs_per_worker", "backend"),
+    [(1, 1, "serial"), (1, 4, "serial"), (3, 2, "serial"), (3, 2, "local")],
+)
+@pytest.mark.parametrize("updates_per_step", [0.25, 1.0, 2.0])
+def test_whoever_is_polled_how_often_steps_and_updates_stay_within_the_band(
+    updates_per_step, num_workers, num_envs_per_worker, backend
+):
+    run = Replaying(
+        num_workers=num_workers, num_envs_per_worker=num_envs_per_worker, updates_per_step=updates_per_step,
+        backend=backend,
+    )  # fmt: skip
+    order, limiter = random.Random(5), run.replay.limiter
+    slack = run.algorithm.config.slack
+    while run.learner._batches < 25:
+        for _ in range(order.choice([1, 1, 2, 20])):
+            worker = order.choice(run.workers)
+            worker.poll()
+        for _ in range(order.choice([1, 1, 2, 20])):
+            run.learner.poll()
+        updates_due = updates_per_step * (limiter.inserts - 10)
+        if limiter.inserts >= 10:
+            assert abs(updates_due - limiter.samples / 4) <= slack
+        else:
+            assert limiter.samples == 0
+        assert run.learner._steps == run.replay.steps_learned(run.learner._batches) <= limiter.inserts
+    run.close()
+
+
+@pytest.mark.parametrize(("updates_per_step", "cycle"), [(0.25, "ssssu"), (1.0, "su"), (2.0, "suu")])
+def test_in_the_serial_backend_steps_and_updates_come_in_turn(updates_per_step, cycle):
+    run = Replaying(updates_per_step=updates_per_step)
+    story = ""
+    while story.count("u") < 30:
+        story += "s" * run.step() + "u" * run.learner.poll()
+    assert story.startswith("s" * 10 + "u"), "the first update comes when there is enough to draw from"
+    tail = story[20:]
+    begin = next(i for i in range(len(cycle)) if tail[i:].startswith(cycle * 3))
+    whole = tail[begin : begin + len(cycle) * 5]
+    assert whole == cycle * 5
+    run.close()
+
+
+def test_the_steps_of_all_lanes_count_and_the_goal_is_reached_exactly():
+    run = Replaying(num_envs_per_worker=4)
+    run.arena.control[Control.GOAL] = 33
+    while run.step() | run.learner.poll():
+        pass
+    assert run.learned[-1]["steps"] == 33 == run.learner._steps
+    assert run.learned[-1]["updates"] == 33 - 10
+    assert not run.learner.poll() and not run.learner.poll()
+    run.close()
+
+
+def test_a_goal_before_learning_starts_is_reached_without_an_update():
+    run = Replaying()
+    run.arena.control[Control.GOAL] = 7
+    while run.learner._steps < 7:
+        assert run.step()
+        run.learner.poll()
+    assert run.learned[-1]["steps"] == 7 and run.learned[-1]["updates"] == 0
+    run.close()
+
+
+def test_rollout_workers_that_wait_are_woken_when_half_the_band_is_empty():
+    run = Replaying(ratio_slack=8)
+    while run.step():
+        pass
+    bell = run.arena.rollout_bells[0]
+    rung = []
+    for _ in range(9):
+        before = bell.value
+        assert run.learner.poll()
+        rung.append(bell.value != before)
+    assert rung == [False] * 7 + [True] * 2
+    run.close()
+
+
+# ---- updates
+
+
+class Watching(DQN):
+    """Keeps what every update was given and found."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.seen: list[tuple[Any, torch.Tensor]] = []
+
+    def update(self, model, batch):
+        td_error, metrics = super().update(model, batch)
+        self.seen.append((batch, td_error))
+        return td_error, metrics
+
+
+def test_updates_are_numbered_and_know_how_far_the_run_is():
+    run = Replaying(Watching, total_steps=100)
+    run.learn(21)
+    seen = [batch for batch, _ in run.algorithm.seen]
+    assert [batch.number for batch in seen] == list(range(1, 22))
+    # The n-th comes after 10 steps and n - 1 more.
+    assert [batch.progress for batch in seen] == [pytest.approx((10 + n) / 100) for n in range(21)]
+    assert run.learned[-1]["updates"] == 21 and run.learner._version == FIRST_VERSION + 21
+    assert all((batch.weights == 1.0).all() for batch in seen)
+    run.close()
+
+
+def test_learning_rate_and_importance_exponent_follow_their_schedules():
+    betas = []
+    run = Replaying(
+        Watching, total_steps=40, learning_rate=0.01, learning_rate_schedule="linear", prioritized=True,
+        priority_beta=0.4, priority_beta_final=1.0,
+    )  # fmt: skip
+    draw = run.replay.buffer.sample
+
+    def sample(size, **options):
+        betas.append(options["beta"])
+        return draw(size, **options)
+
+    run.replay.buffer.sample = sample  # type: ignore[method-assign]
+    run.learn(11)
+    assert betas == [pytest.approx(0.4 + 0.6 * (10 + n) / 40) for n in range(11)]
+    assert run.learned[-1]["learning_rate"] == pytest.approx(0.01 * (1 - 20 / 40))
+    run.close()
+
+
+def test_the_rows_of_a_batch_get_the_temporal_differences_that_were_found_as_priorities():
+    run = Replaying(Watching, prioritized=True, priority_alpha=1.0)
+    run.learn(1)
+    batch, td_error = run.algorithm.seen[0]
+    by_obs = {tuple(obs): float(error) for obs, error in zip(batch.obs.tolist(), td_error.abs(), strict=True)}
+    priorities = {
+        tuple(obs): priority for obs, priority in zip(run.rows()["obs"].tolist(), run.priorities(), strict=True)
+    }
+    assert by_obs.keys() <= priorities.keys()
+    for obs, priority in priorities.items():
+        assert priority == pytest.approx(by_obs.get(obs, 1.0) + 1e-6, rel=1e-5)
+    run.close()
+
+
+@pytest.mark.parametrize("interval", [1, 5])
+def test_weights_are_published_every_so_many_updates(interval):
+    run = Replaying(publish_interval=interval)
+    versions = []
+    for _ in range(12):
+        run.learn(1)
+        versions.append(run.arena.weights.version - FIRST_VERSION)
+    assert versions == [n // interval * interval for n in range(1, 13)]
+    run.close()
+
+
+def test_observation_statistics_grow_by_every_batch_and_travel_with_the_weights():
+    run = Replaying(normalize_observations=True)
+    before = run.learner._model.input.state_dict()
+    before = {name: tensor.clone() for name, tensor in before.items()}
+    run.learn(1)
+    run.weights.refresh()
+    after = run.model.input.state_dict()
+    assert before.keys() == after.keys() and any(not torch.equal(before[name], after[name]) for name in after)
+    run.close()
+
+
+class Failing(DQN):
+    """Its updates fail now and then, as the list says; then always."""
+
+    story: ClassVar[list[bool]] = []
+
+    def update(self, model, batch):
+        if not self.story or self.story.pop(0):
+            raise NonFiniteUpdate("q loss nan, gradient norm 1.0")
+        return super().update(model, batch)
+
+
+def test_an_update_that_is_not_finite_is_left_out_and_counted_and_the_run_goes_on():
+    Failing.story = [False, True, True, False]
+    run = Replaying(Failing)
+    run.learn(4)
+    assert run.learned[-1]["skipped_updates"] == 2 and run.learned[-1]["updates"] == 2
+    assert run.arena.weights.version == FIRST_VERSION + 2
+    assert run.learner._steps == 13, "the steps of the batches left out do not come back"
+    run.close()
+
+
+def test_updates_that_stay_not_finite_end_the_run_with_a_diagnosis():
+    Failing.story = [False]
+    run = Replaying(Failing)
+    with pytest.raises(LearningDiverged, match=r"were not finite \(q loss nan, gradient norm 1.0\)"):
+        run.learn(MAX_SKIPPED_IN_A_ROW + 1)
+    run.close()
+
+
+def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
+    run = Replaying(TD3, env="Pendulum-v1")
+    run.learn(5)
+    weights = {name: np.full(tensor.shape, 0.25, np.float32) for name, tensor in run.model.state_dict().items()}
+    run.learner.handle("set_weights", weights)
+    assert run.reports[-1] == ("weights_set", FIRST_VERSION + 6)
+    run.weights.refresh()
+    assert run.weights.version == FIRST_VERSION + 6
+    for state in (run.model.state_dict(), run.algorithm.target.state_dict(), run.learner._model.state_dict()):
+        assert all((tensor == 0.25).all() for tensor in state.values())
+    run.close()
+
+
+def test_a_checkpoint_holds_what_the_learner_alone_has_and_how_far_the_replay_is(tmp_path):
+    run = Replaying(TD3, env="Pendulum-v1")
+    run.learn(7)
+    run.learner.handle("checkpoint", (1, str(tmp_path / "saved"), {}))
+    assert run.reports[-1] == ("saved", (1, None))
+    checkpoint = load_checkpoint(tmp_path / "saved")
+    state = checkpoint.state
+    assert state["replay"] == {"inserts": 16, "batches": 7, "counted_from": 0}
+    assert (state["steps"], state["updates"], state["version"]) == (16, 7, FIRST_VERSION + 7)
+    assert torch.equal(state["generator"], run.algorithm.generator.get_state())
+    target = run.algorithm.target.state_dict()
+    assert all(torch.equal(state["target"][name], tensor) for name, tensor in target.items())
+    assert any(not torch.equal(checkpoint.weights[name], tensor) for name, tensor in target.items())
+    run.close()
+
+
+def test_a_learner_made_of_a_saved_state_makes_the_same_next_updates_bit_for_bit():
+    runs = [Replaying(TD3, env="Pendulum-v1", learning_rate_schedule="linear") for _ in range(2)]
+    one, two = runs
+    one.learn(7)
+    saved = copy.deepcopy(one.learner.learning_state())
+    two.learn(7)
+    two.learner.close()
+    state = LearnerState(steps=16, version=FIRST_VERSION + 7, updates=7)
+    two.replay = two.replay.going_on(saved["replay"], 16)
+    two._learner = ReplayLearner(two.algorithm, two.arena, state, saved, two.report, two.replay)
+    for run in runs:
+        run.learn(3)
+    for (name, first), second in zip(
+        one.learner._model.state_dict().items(), two.learner._model.state_dict().values(), strict=True
+    ):
+        assert torch.equal(first, second), name
+    for run in runs:
+        run.close()
+
+
+def test_reports_name_the_fill_of_the_buffer_and_the_measured_ratio():
+    run = Replaying(updates_per_step=2.0)
+    run.learn(40)
+    report = run.learned[-1]
+    inserts = run.replay.limiter.inserts
+    assert report["replay_rows"] == inserts == len(run.rows()["ids"])
+    assert report["updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
+    assert set(report["losses"]) == {"loss", "q", "grad_norm"}
+    pairs = itertools.pairwise(run.learned)
+    assert all(one["steps"] <= two["steps"] and one["updates"] < two["updates"] for one, two in pairs)
+    run.close()

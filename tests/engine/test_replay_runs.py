@@ -1,0 +1,367 @@
+"""Runs that learn from replay, as a whole: reproducible in order, in step in processes, and resumed where they were."""
+
+import os
+import shutil
+import signal
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import penstock
+from penstock.engine import restarts
+from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
+from penstock.runs.run_directory import RunDirectory
+from tests.engine.collecting import Witnessed
+from tests.engine.processes import Watched
+from tests.envs.faulty import FaultyEnv
+
+pytestmark = pytest.mark.timeout(90)
+
+SERIAL: dict[str, Any] = {
+    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (8,), "batch_size": 4,
+    "learning_starts": 20, "buffer_size": 1_000, "updates_per_step": 1.0, "total_steps": 400, "learning_rate": 3e-3,
+    "seed": 3, "backend": "serial", "eval_interval": 0, "eval_episodes": 2, "run_dir": None,
+}  # fmt: skip
+LOCAL = {**SERIAL, "backend": "local", "num_workers": 2, "num_envs_per_worker": 2, "learning_starts": 100}
+EVERYTHING = {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
+PENDULUM = {"env": "Pendulum-v1"}
+
+
+def replay_of(trainer):
+    """The replay as the supervisor hands it out."""
+    specs = trainer._supervisor.backend._specs
+    specs = specs.values() if isinstance(specs, dict) else specs
+    return next(spec.replay for spec in specs if spec.name == "learner")
+
+
+def trained(algorithm, *calls, **settings):
+    """The weights after some calls of train, for as many steps each, and what the last one returned."""
+    with algorithm(**{**SERIAL, **settings}) as trainer:
+        for steps in calls:
+            result = trainer.train(steps, quiet=True)
+        return trainer.get_parameters()[0], result
+
+
+def identical(one, two):
+    """Whether two trees of tensors, arrays and plain values are equal bit for bit."""
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(identical(one[key], two[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(identical, one, two))
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, two)
+    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
+
+
+# ---- in order
+
+
+RUNS = [
+    pytest.param(penstock.DQN, {}, id="dqn"),
+    pytest.param(penstock.DQN, {**EVERYTHING, "updates_per_step": 0.25, "num_envs_per_worker": 2}, id="dqn-everything"),
+    pytest.param(penstock.ApeX, {"num_envs_per_worker": 4, "inference": "central"}, id="apex-central"),
+    pytest.param(penstock.TD3, {**PENDULUM, "updates_per_step": 2.0}, id="td3"),
+    pytest.param(penstock.SAC, PENDULUM, id="sac"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "settings"), RUNS)
+def test_one_seed_gives_one_set_of_weights_bit_for_bit_and_another_seed_others(algorithm, settings):
+    weights, result = trained(algorithm, 60, **settings)
+    again, same = trained(algorithm, 60, **settings)
+    other, _ = trained(algorithm, 60, **settings, seed=4)
+    assert identical(weights, again) and result.steps == same.steps == 60
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+    assert not identical(weights, other)
+
+
+@pytest.mark.parametrize(("algorithm", "settings"), RUNS)
+def test_training_in_several_calls_is_training_in_one(algorithm, settings):
+    at_once, result = trained(algorithm, 72, **settings)
+    in_parts, same = trained(algorithm, 12, 28, 32, **settings)
+    assert result.steps == same.steps == 72
+    assert identical(at_once, in_parts)
+
+
+def test_what_the_supervisor_does_between_calls_changes_nothing(tmp_path):
+    in_parts, _ = trained(penstock.TD3, 40, 20, **PENDULUM)
+    with penstock.TD3(**{**SERIAL, **PENDULUM}) as trainer:
+        trainer.train(40, quiet=True)
+        trainer.evaluate(2)
+        trainer.save(str(tmp_path / "saved"))
+        trainer.train(20, quiet=True)
+        assert identical(in_parts, trainer.get_parameters()[0])
+
+
+def test_evaluations_on_the_way_change_nothing():
+    assert identical(trained(penstock.DQN, 60)[0], trained(penstock.DQN, 60, eval_interval=16)[0])
+
+
+@pytest.mark.parametrize("updates_per_step", [0.25, 1.0, 2.0])
+@pytest.mark.parametrize("goal", [15, 20, 21, 50])
+def test_a_goal_is_reached_exactly_and_no_more_steps_are_played_than_the_slack_allows_for(goal, updates_per_step):
+    Witnessed.made.clear()
+    settings = {"env": Witnessed, "reward_scale": 1e-3, "updates_per_step": updates_per_step}
+    with penstock.DQN(**{**SERIAL, **settings}) as trainer:
+        assert trainer.train(goal, quiet=True).steps == goal
+        updates = trainer.status.updates
+        slack = trainer.config.slack
+    # A step counts when it is let in: the lane may still owe the autoreset before it.
+    assert -1 <= Witnessed.steps() - goal <= slack / updates_per_step
+    assert abs(updates - updates_per_step * max(0, goal - 20)) <= slack
+
+
+@pytest.mark.parametrize(("num_workers", "num_envs_per_worker"), [(2, 1), (3, 2)])
+def test_all_rollout_workers_play_alike(num_workers, num_envs_per_worker):
+    Witnessed.made.clear()
+    settings = {"num_workers": num_workers, "num_envs_per_worker": num_envs_per_worker, "reward_scale": 1e-3}
+    trained(penstock.DQN, 200, env=Witnessed, **settings)
+    played = [len(env.actions) for env in Witnessed.made if env.actions]
+    assert len(played) == num_workers * num_envs_per_worker
+    assert max(played) <= 1.5 * min(played)
+
+
+def test_the_policy_that_is_trained_is_a_good_one_for_what_its_rewards_say():
+    class Guess(gymnasium.Env):
+        """Rewards the action that the observation names."""
+
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.right = int(self.np_random.integers(2))
+            return np.array([self.right], np.float32), {}
+
+        def step(self, action):
+            reward = float(action == self.right)
+            self.right = int(self.np_random.integers(2))
+            return np.array([self.right], np.float32), reward, False, bool(self.np_random.random() < 0.1), {}
+
+    settings = {"env": Guess, "gamma": 0.5, "batch_size": 32, "learning_starts": 32, "learning_rate": 1e-2}
+    with penstock.DQN(**{**SERIAL, **settings}) as trainer:
+        trainer.train(300, quiet=True)
+        evaluation = trainer.evaluate(5)
+        assert evaluation.mean_return == evaluation.mean_length
+
+
+def test_environments_that_fail_now_and_then_are_made_anew_and_the_run_reaches_its_goal(monkeypatch):
+    monkeypatch.setattr(restarts, "LONGEST_BACK_OFF", 0.01)
+    fails = {"env": FaultyEnv, "env_kwargs": {"step_answers": {40: ArithmeticError("it broke")}}}
+    with penstock.DQN(**{**SERIAL, **fails, "on_env_error": "restart"}) as trainer:
+        assert trainer.train(150, quiet=True).steps == 150
+        assert trainer.status.restarts >= 3
+
+
+# ---- weights given and taken
+
+
+@pytest.mark.parametrize("publish_interval", [1, 7])
+def test_the_weights_that_are_got_are_those_that_are_saved(publish_interval, tmp_path):
+    path = tmp_path / "run"
+    with penstock.DQN(**{**SERIAL, "run_dir": str(path), "publish_interval": publish_interval}) as trainer:
+        trainer.train(60, quiet=True)
+        assert identical(RunDirectory.open(path).checkpoints.latest().weights, trainer.get_parameters()[0])
+
+
+def test_weights_that_are_set_are_got_back_and_learned_on_from():
+    given, _ = trained(penstock.TD3, 60, **PENDULUM, seed=9)
+    with penstock.TD3(**{**SERIAL, **PENDULUM}) as trainer:
+        trainer.train(40, quiet=True)
+        trainer.set_parameters({0: given})
+        assert identical(trainer.get_parameters()[0], given)
+        assert identical(trainer._algorithm.target.state_dict(), given)
+        trainer.train(10, quiet=True)
+        assert not identical(trainer.get_parameters()[0], given)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"), [(penstock.DQN, EVERYTHING), (penstock.TD3, PENDULUM), (penstock.SAC, PENDULUM)]
+)
+def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorithm, settings, tmp_path):
+    with algorithm(**{**SERIAL, **settings, "run_dir": str(tmp_path / "run")}) as trainer:
+        trainer.train(60, quiet=True)
+        weights = trainer.get_parameters()[0]
+        mean_return = trainer.evaluate(2, seed=5).mean_return
+    policy = penstock.load_policy(tmp_path / "run")
+    assert identical(policy.model.state_dict(), weights)
+    env = gymnasium.make(SERIAL["env"] if algorithm is penstock.DQN else "Pendulum-v1")
+    observation, _ = env.reset(seed=1)
+    actions = [policy.act(observation) for _ in range(3)]
+    assert all(env.action_space.contains(action) for action in actions)
+    assert identical(actions[0], actions[1]) and identical(actions[1], actions[2])
+    batch = policy.act(np.stack([observation] * 64), deterministic=False)
+    assert len({tuple(np.ravel(action)) for action in batch}) > 1, "exploration was to be among them"
+    with algorithm(**{**SERIAL, **settings}) as other:
+        other.set_parameters(str(tmp_path / "run"))
+        assert other.evaluate(2, seed=5).mean_return == mean_return
+
+
+# ---- resuming
+
+
+def begin(path, algorithm=penstock.TD3, **settings):
+    """A run of 60 steps that is over; returns its replay's rows, newest checkpoint and number of updates."""
+    shared = {**SERIAL, **PENDULUM, "save_replay": True, "total_steps": 60, "run_dir": str(path)}
+    with algorithm(**{**shared, **settings}) as trainer:
+        trainer.train(quiet=True)
+        rows = replay_of(trainer).buffer.get_all()
+    return rows, RunDirectory.open(path).checkpoints.latest()
+
+
+def log_of(path):
+    return (path / "log.txt").read_text() if (path / "log.txt").exists() else ""
+
+
+PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
+
+
+@pytest.mark.parametrize(("algorithm", "settings"), [(penstock.TD3, {}), (penstock.DQN, PRIORITIZED)])
+def test_a_run_with_its_replay_goes_on_as_if_it_had_not_stopped(algorithm, settings, tmp_path):
+    path = tmp_path / "run"
+    rows, checkpoint = begin(path, algorithm, **settings)
+    with Trainer.resume(str(path), total_steps=100) as trainer:
+        replay = replay_of(trainer)
+        assert identical(replay.buffer.get_all(), rows)
+        assert replay.limiter.samples == 4 * checkpoint.meta["updates"]
+        assert replay.steps_taken >= 60
+        trainer.save(str(tmp_path / "copy"))
+        copy = penstock.load_policy(tmp_path / "copy")
+        assert identical(copy.model.state_dict(), checkpoint.weights)
+        learner = trainer._supervisor.backend._roles["learner"]
+        state = learner.learning_state()
+        for name in ("target", "optimizers", "generator"):
+            assert identical(state[name], checkpoint.state[name]), name
+        trainer.train(4, quiet=True)
+        assert trainer.status.steps == 64
+        assert abs(trainer.status.updates - checkpoint.meta["updates"] - 4) <= 1, "it learns at once"
+        assert trainer.train(quiet=True).steps == 100
+        assert replay.limiter.inserts <= 100 + trainer.config.slack
+    assert "replay buffer" not in log_of(path)
+
+
+def test_two_runs_resumed_from_one_checkpoint_learn_the_same_bit_for_bit(tmp_path):
+    begin(tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    weights = []
+    for name in ("run", "copy"):
+        with Trainer.resume(str(tmp_path / name), total_steps=90) as trainer:
+            trainer.train(quiet=True)
+            weights.append(trainer.get_parameters()[0])
+    assert identical(*weights)
+
+
+def test_a_run_without_its_replay_fills_it_first_says_so_and_does_not_count_that(tmp_path):
+    path = tmp_path / "run"
+    _, checkpoint = begin(path, penstock.DQN, env=Witnessed, reward_scale=1e-3, save_replay=False)
+    assert not (path / "replay").exists()
+    Witnessed.made.clear()
+    with Trainer.resume(str(path), total_steps=100) as trainer:
+        assert len(replay_of(trainer).buffer) == 0
+        result = trainer.train(10, quiet=True)
+        assert result.steps == 70
+        assert abs(trainer.status.updates - checkpoint.meta["updates"] - 10) <= 1
+    assert 30 <= Witnessed.steps() <= 31, "20 to fill it, 10 that count, and the slack"
+    assert "the replay buffer is empty: its contents were not saved (save_replay=False). 20 steps" in log_of(path)
+
+
+@pytest.mark.parametrize("how", ["truncated", "overwritten", "missing file", "missing"])
+def test_a_damaged_replay_is_named_and_filled_again(how, tmp_path):
+    path = tmp_path / "run"
+    begin(path)
+    files = sorted((file for file in (path / "replay").rglob("*") if file.is_file()), key=lambda f: f.stat().st_size)
+    largest = files[-1]
+    if how == "truncated":
+        largest.write_bytes(largest.read_bytes()[:-8])
+    elif how == "overwritten":
+        content = bytearray(largest.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        largest.write_bytes(content)
+    else:
+        for file in files if how == "missing" else [largest]:
+            file.unlink()
+    with Trainer.resume(str(path), total_steps=100) as trainer:
+        assert len(replay_of(trainer).buffer) == 0
+        assert trainer.train(10, quiet=True).steps == 70
+    note = log_of(path)
+    assert "the replay buffer is empty: " in note and "20 steps are played before learning goes on" in note
+    assert "save_replay=False" not in note, "it says what is wrong"
+
+
+def test_a_run_that_was_refilled_can_be_resumed_again(tmp_path):
+    path = tmp_path / "run"
+    begin(path, save_replay=False)
+    for steps in (70, 80):
+        with Trainer.resume(str(path), total_steps=steps) as trainer:
+            assert trainer.train(quiet=True).steps == steps
+    state = RunDirectory.open(path).checkpoints.latest().state
+    assert state["replay"]["counted_from"] == 70 - 20
+
+
+# ---- in processes
+
+
+class At:
+    """Called with every status: does something once, when so many steps are learned from."""
+
+    def __init__(self, steps, action):
+        self._steps, self._action = steps, action
+        self.is_done = False
+
+    def __call__(self, status):
+        if status.steps >= self._steps and not self.is_done:
+            self.is_done = True
+            self._action()
+
+
+def test_a_killed_rollout_worker_is_replaced_and_the_ratio_is_kept():
+    trainer = penstock.DQN(**{**LOCAL, "updates_per_step": 0.5, "total_steps": 1_500})
+    backend = trainer._supervisor.backend
+    kill = At(300, lambda: os.kill(backend.pids["rollout-0"], signal.SIGKILL))
+    with trainer:
+        result = trainer.train(quiet=True, on_update=kill)
+        assert kill.is_done and trainer.status.restarts == 1
+        assert result.stopped == "steps" and result.steps >= 1_500
+        limiter = replay_of(trainer).limiter
+        slack = trainer.config.slack
+        assert abs(trainer.status.updates - 0.5 * (result.steps - 100)) <= slack
+        assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack
+        assert len(replay_of(trainer).buffer) == 1_000
+        processes = Watched(list(backend.pids.values()))
+    assert processes.left_after(2.0) == []
+
+
+def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from_it(tmp_path):
+    path = tmp_path / "run"
+    settings = {**LOCAL, **PENDULUM, "num_workers": 1, "save_replay": True, "total_steps": 10**6}
+    trainer = penstock.TD3(**{**settings, "run_dir": str(path)})
+    with trainer:
+        with pytest.raises(TrainingInterrupted) as interruption:
+            trainer.train(quiet=True, on_update=At(300, lambda: os.kill(os.getpid(), signal.SIGINT)))
+        steps, updates = interruption.value.result.steps, trainer.status.updates
+        assert abs(updates - (steps - 100)) <= trainer.config.slack
+        processes = Watched(list(trainer._supervisor.backend.pids.values()))
+    assert processes.left_after(2.0) == []
+    checkpoint = RunDirectory.open(path).checkpoints.latest()
+    assert checkpoint.meta["steps"] >= 300 and checkpoint.state["replay"]["batches"] == checkpoint.meta["updates"]
+    with Trainer.resume(str(path), total_steps=checkpoint.meta["steps"] + 100) as trainer:
+        assert len(replay_of(trainer).buffer) >= 300
+        result = trainer.train(quiet=True)
+        assert result.steps >= checkpoint.meta["steps"] + 100
+        assert trainer.status.updates >= checkpoint.meta["updates"] + 100 - 2 * trainer.config.slack
+    assert "replay buffer is empty" not in log_of(path)
+
+
+def test_without_its_learner_a_run_ends_and_says_how_to_resume(tmp_path):
+    trainer = penstock.DQN(**{**LOCAL, "num_workers": 1, "run_dir": str(tmp_path / "run")})
+    trainer.train(110, quiet=True)
+    backend = trainer._supervisor.backend
+    processes = Watched(list(backend.pids.values()))
+    os.kill(backend.pids["learner"], signal.SIGKILL)
+    story = rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {tmp_path}/run"
+    with pytest.raises(TrainingFailed, match=story):
+        trainer.train(10**6, quiet=True)
+    assert processes.left_after(2.0) == []
