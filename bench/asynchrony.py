@@ -24,7 +24,7 @@ import penstock
 from penstock.bench.machine import describe
 
 MARK = 1.7
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "num_workers": 1,
     "hidden_sizes": (256, 256),
     "batch_size": 256,
@@ -64,7 +64,7 @@ class Rates:
 
 def measure(backend: str, steps: int, seconds_per_step: float) -> Rates:
     """Train for `steps` after a warm-up; print how the roles spent the last of that time."""
-    env = {"env": SlowHalfCheetah, "env_kwargs": {"seconds": seconds_per_step}}
+    env: dict[str, Any] = {"env": SlowHalfCheetah, "env_kwargs": {"seconds": seconds_per_step}}
     with penstock.TD3(**env, **SETTINGS, backend=backend) as algo:
         algo.train(SETTINGS["learning_starts"] + WARM_UP, quiet=True)
         began, before = time.monotonic(), algo.status

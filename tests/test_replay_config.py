@@ -89,9 +89,9 @@ def test_one_update_of_slack_is_the_least(slack):
     assert made(updates_per_step=0.25, ratio_slack=1).slack == 1
 
 
-def test_the_default_slack_holds_one_step_of_a_worker_in_order_and_many_steps_of_all_workers_in_processes():
+def test_the_default_slack_holds_one_step_of_all_lanes_in_order_and_many_in_processes():
     settings = {"num_workers": 4, "num_envs_per_worker": 8, "updates_per_step": 2.0}
-    assert made(**settings, backend="serial").slack == 8 * 2
+    assert made(**settings, backend="serial").slack == 4 * 8 * 2
     assert made(**settings, backend="local").slack == 2 * 32 * 2
     assert made(updates_per_step=0.25, backend="serial").slack == 1
     assert made(updates_per_step=0.25, backend="local").slack == 32

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Request
-from penstock.algorithms.dqn import DQN, DQNConfig
+from penstock.algorithms.dqn import DQN, QLearningConfig
 from penstock.algorithms.td import epsilon_ladder
 from penstock.config import Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -20,7 +20,7 @@ from penstock.replay.settings import Sampler
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApeXConfig(DQNConfig):
+class ApeXConfig(QLearningConfig):
     """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
 
     The buffer's size is the paper's soft capacity: writers never wait, and what is oldest goes first. Sizes and rates
@@ -48,6 +48,7 @@ class ApeXConfig(DQNConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X without priorities is "dqn"')
+        require(0.0 < self.exploration <= 1.0, "exploration", self.exploration, "more than 0, at most 1")
         exponent = self.exploration_exponent
         require(exponent >= 0, "exploration_exponent", exponent, "0 or more")
 
@@ -79,6 +80,11 @@ class ApeX(DQN):
         action = EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)
         value = q.gather(1, action.unsqueeze(1)).squeeze(1)
         return {"action": action, "value": value, "max_value": q.amax(1)}, request.memory
+
+    @property
+    def final_epsilon(self) -> float:
+        """Probability of a random action where the trained policy is played with some: that of the last lane."""
+        return self._epsilons[-1].item()
 
     def epsilon(self, request: Request) -> float | Tensor:
         """Probability of a random action in each lane, constant over the run."""

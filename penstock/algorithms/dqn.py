@@ -19,8 +19,8 @@ from penstock.replay.settings import Sampler
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNConfig(ReplayConfig):
-    """DQN. Sizes and rates are for classic control; those of the papers, for Atari, are the preset "atari"."""
+class QLearningConfig(ReplayConfig):
+    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset."""
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of mlp networks."""
@@ -55,6 +55,23 @@ class DQNConfig(ReplayConfig):
     """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("priority_beta", "priority_beta_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require(self.priority_alpha >= 0, "priority_alpha", self.priority_alpha, "0 or more")
+        for name in ("target_period", "optimizer_eps"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        norm = self.max_grad_norm
+        require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(QLearningConfig):
+    """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari"."""
+
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
     exploration_final: float = 0.05
@@ -65,20 +82,16 @@ class DQNConfig(ReplayConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        for name in ("exploration", "exploration_final", "priority_beta", "priority_beta_final"):
+        for name in ("exploration", "exploration_final"):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
-        require(self.priority_alpha >= 0, "priority_alpha", self.priority_alpha, "0 or more")
-        for name in ("target_period", "optimizer_eps", "exploration_steps"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        norm = self.max_grad_norm
-        require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
+        require(self.exploration_steps > 0, "exploration_steps", self.exploration_steps, "1 or more")
 
 
 class DQN(ReplayAlgorithm):
     """Q-learning with a deep network, from replay, towards a target network."""
 
     Config: ClassVar[type[Config]] = DQNConfig
-    config: DQNConfig
+    config: QLearningConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
     def build_model(self) -> QNetwork:
@@ -86,7 +99,7 @@ class DQN(ReplayAlgorithm):
         c = self.config
         try:
             return QNetwork(
-                self.observation, self.action, self.network_config(), dueling=c.dueling, epsilon=c.exploration_final
+                self.observation, self.action, self.network_config(), dueling=c.dueling, epsilon=self.final_epsilon
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
@@ -116,9 +129,16 @@ class DQN(ReplayAlgorithm):
         q = model.q(request.obs)
         return {"action": EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)}, request.memory
 
+    @property
+    def final_epsilon(self) -> float:
+        """Probability of a random action where the trained policy is played with some."""
+        assert isinstance(self.config, DQNConfig)
+        return self.config.exploration_final
+
     def epsilon(self, request: Request) -> float | Tensor:
         """Probability of a random action, the same in every lane: it falls with the run's steps."""
         c = self.config
+        assert isinstance(c, DQNConfig)
         return linear_schedule(c.exploration, c.exploration_final, request.steps, c.exploration_steps)
 
     def update(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Metrics]:

@@ -69,7 +69,7 @@ class ReplayAlgorithm(Algorithm):
         Returns
         -------
         td_error : Tensor
-            float32 ``[B]``: of each transition, for its priority.
+            float32 ``[B]``: of each transition; its magnitude is the transition's new priority.
         metrics : dict of str to Tensor
             What is to be reported, 0-dimensional.
         """

@@ -68,9 +68,9 @@ class SAC(ControlAlgorithm):
 
         if c.alpha is None:
             target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
-            self.minimize("alpha", -model.log_alpha * (log_prob.detach() + target_entropy).mean())
+            self.minimize("alpha", -(model.log_alpha.exp() * (log_prob.detach() + target_entropy)).mean())
         self.move_target(c.tau)
-        return td_error.detach().amax(0), {
+        return td_error.detach().abs().amax(0), {
             "critic_loss": critic_loss,
             "actor_loss": actor_loss,
             "q": q.mean(),

@@ -69,4 +69,4 @@ class TD3(ControlAlgorithm):
             self.minimize("actor", actor_loss)
             self.move_target(c.tau)
             metrics["actor_loss"] = actor_loss
-        return td_error.detach().amax(0), metrics
+        return td_error.detach().abs().amax(0), metrics

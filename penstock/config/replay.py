@@ -34,7 +34,7 @@ class ReplayConfig(Config):
     updates_per_step: float = 1.0
     """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""
     ratio_slack: int | None = None
-    """Updates that either side may be ahead; None: a few, or none but the next step's with backend="serial"."""
+    """Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes."""
     n_step: int = 1
     """Steps of reward in a transition, fewer at the end of an episode."""
     publish_interval: int = 1
@@ -78,10 +78,15 @@ class ReplayConfig(Config):
         return max(1, math.ceil(self.num_envs_per_worker * self.updates_per_step))
 
     @property
+    def min_steps(self) -> int:
+        """Steps before the first update: learning_starts, or as many as finish a transition in every lane."""
+        return max(self.learning_starts, self.num_lanes * (self.n_step + 1))
+
+    @property
     def slack(self) -> int:
         """Updates that either side may be ahead, resolved."""
         if self.ratio_slack is not None:
             return self.ratio_slack
-        if self.backend == "serial":
-            return self._least_slack
+        if self.backend == "serial":  # a step of every lane at once, so that all are let in alike
+            return max(1, math.ceil(self.num_lanes * self.updates_per_step))
         return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))

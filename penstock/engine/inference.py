@@ -70,7 +70,8 @@ class Inference:
                     memory=self._tensor(memory),
                     noise=self._tensor(noise),
                     lane=self._tensor(lanes),
-                    steps=self._weights.steps if self._replay is None else self._replay.steps_taken,
+                    # The steps that are asked for have been let in already.
+                    steps=self._weights.steps if self._replay is None else max(0, self._replay.steps_taken - len(rows)),
                 ),
             )
         for name, values in columns.items():

@@ -102,7 +102,7 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     )
     limiter = RateLimiter(
         samples_per_insert=config.updates_per_step * config.batch_size,
-        min_size=config.learning_starts,
+        min_size=config.min_steps,
         tolerance=config.slack * config.batch_size,
     )
     replay = Replay(
@@ -112,6 +112,8 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     if state is None:
         return replay, None
     why = "its contents were not saved (save_replay=False)"
+    if config.save_replay and saved is not None:
+        why = f"there is none in {saved}"
     if config.save_replay and saved is not None and saved.exists():
         try:
             buffer.load(saved)
@@ -120,8 +122,8 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
         else:
             return replay.going_on(state, start.state.steps), None
     note = (
-        f"the replay buffer is empty: {why}. {config.learning_starts:,} steps are played before learning goes on; they "
-        "do not count"
+        f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
+        f"{min(config.min_steps, start.state.steps):,} of them uncounted"
     )
     return replay.refilled(start.state.steps), note
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.replay import Replay
-from penstock.experience.transition_batch import TransitionReader
+from penstock.experience.transition_batch import TransitionBatch, TransitionReader
 
 
 class ReplayLearner(Learner):
@@ -52,6 +55,7 @@ class ReplayLearner(Learner):
         """Make one update; False while none is due, or while the goal is reached."""
         self._count_steps()
         if self._has_reached_goal:
+            self._publish()
             self._report_progress()
             self._clock.switch("wait for goal")
             return False
@@ -66,11 +70,12 @@ class ReplayLearner(Learner):
         if self._draws_ahead:
             self._reader.ask(beta)
         self._clock.switch("learn")
-        self._learn(batch, ids)
+        metrics = self._learn(batch, ids)
         self._batches += 1
         self._count_steps()
-        if self._version >= self._weights.version + self._config.publish_interval:
+        if self._version >= self._weights.version + self._config.publish_interval or self._has_reached_goal:
             self._publish()
+        self._owe(metrics)
         if self._replay.calls_for_steps:
             self._arena.ring_rollout_workers()
         return True
@@ -83,20 +88,20 @@ class ReplayLearner(Learner):
         """End the thread that draws batches."""
         self._reader.close()
 
-    def _learn(self, batch: Any, ids: Any) -> None:
+    def _learn(self, batch: TransitionBatch, ids: np.ndarray) -> dict[str, Tensor]:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self._autocast:
                 td_error, metrics = self._algorithm.update(self._model, batch)
         except NonFiniteUpdate as problem:
             self._skip(str(problem))
-            return
+            return {}
         self._updated()
         if self._config.normalize_observations:
             self._model.update_observation_statistics(batch.obs)
         if self._is_prioritized:
             self._replay.buffer.update_priorities(ids, td_error.abs().cpu().numpy())
-        self._owe({name: value.detach() for name, value in metrics.items()})
+        return {name: value.detach() for name, value in metrics.items()}
 
     def _count_steps(self) -> None:
         self._steps = self._replay.steps_learned(self._batches)

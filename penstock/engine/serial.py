@@ -19,9 +19,10 @@ Handler = Callable[[str, str, Any], None]
 
 
 class SerialBackend:
-    """Polls all roles in turn, rollout workers only while the learner has a goal ahead.
+    """Polls the learner, and only when it has nothing to do all other roles in turn, rollout workers towards a goal.
 
-    So what happens never depends on when the supervisor looks, and training in two calls is training in one.
+    So an update that is due is made before the next step is taken, what happens never depends on when the supervisor
+    looks, and training in two calls is training in one.
 
     Parameters
     ----------
@@ -85,8 +86,11 @@ class SerialBackend:
             self._bury(name, error)
 
     def _poll_all(self) -> bool:
+        if self._poll("learner"):
+            return True
         has_goal = self._steps < self._arena.control[Control.GOAL]
-        return any([self._poll(name) for name in self._specs if has_goal or not self._is_rollout_worker(name)])
+        others = [name for name in self._specs if name != "learner" and (has_goal or not self._is_rollout_worker(name))]
+        return any([self._poll(name) for name in others])
 
     def _poll(self, name: str) -> bool:
         if name not in self._roles:

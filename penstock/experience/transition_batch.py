@@ -22,8 +22,8 @@ class TransitionBatch:
     Attributes
     ----------
     obs, next_obs
-        ``[B, ...]``: the observation, and the one that the last of the transition's steps led to (the true final one
-        where an episode ended).
+        ``[B, ...]``: the observation, and the one that the last of the transition's steps led to: the true final one
+        where an episode was truncated; of no meaning where it terminated.
     action
         int64 ``[B]`` or float32 ``[B, d]`` in [-1, 1], the first step's.
     reward

@@ -16,8 +16,8 @@ class TransitionWriter:
     """The rows in which a group's lanes stand, and the way from there into the replay buffer.
 
     Each lane has a slot of two rows, used in turn: in one lies what it shows now, in the other what it showed before.
-    A step is let in by the rate limiter before its action is chosen, so that a lane never holds a step that it may not
-    write.
+    Steps are let in by the rate limiter before their actions are chosen, so that a lane never holds a step that it may
+    not write.
 
     Parameters
     ----------
@@ -56,7 +56,6 @@ class TransitionWriter:
         self._step["next_obs"] = np.zeros_like(self._step["obs"])
         self._step["reward"] = np.zeros(lanes.num_lanes, np.float32)
         self._turn = 0
-        self._let_in = 0  # steps that the limiter has counted and that are not taken yet
         self._held: dict[str, np.ndarray] | None = None
 
     @property
@@ -66,6 +65,8 @@ class TransitionWriter:
 
     def open(self) -> bool:
         """Be let in with one step of every lane; False while the learner is behind, or the slots are not free yet."""
+        if self.is_open:
+            return True
         num_lanes = self.lanes.num_lanes
         if len(self.slots) < num_lanes:
             missing = np.setdiff1d(self.lane_numbers, self.slots)
@@ -74,12 +75,10 @@ class TransitionWriter:
             if len(self.slots) < num_lanes:
                 return False
             self._show()
-        missing_steps = num_lanes - self._let_in
-        if missing_steps and not self._replay.limiter.try_insert(missing_steps):
-            return False
-        self._let_in = num_lanes
-        self.is_open = True
-        return True
+        lanes = self.lanes
+        num_steps = num_lanes - int(((lanes.terminated | lanes.truncated) & ~lanes.first).sum())  # others are resets
+        self.is_open = num_steps == 0 or self._replay.limiter.try_insert(num_steps)
+        return self.is_open
 
     def restart_if_fenced(self) -> None:
         """Nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""
@@ -105,7 +104,6 @@ class TransitionWriter:
             self._held = {name: array.copy() for name, array in signals.items()} | {"finals": lanes.finals.copy()}
         else:
             self._writer.add(**step, **signals)
-        self._let_in -= int(lanes.valid.sum())
         self.is_open = False
         self.arena.learner_bell.ring()
 
@@ -130,7 +128,7 @@ class TransitionWriter:
         self._writer.add(**self._step, next_value=next_value, **held)
         buffer = self._replay.buffer
         with suppress(KeyError):  # overwritten already: there is nothing to set
-            rows = buffer.get(self._writer.written, fields=("reward", "discount", "value", "next_value"))
+            rows = buffer.get(self._writer.written, fields=("reward", "value", "next_value"))
             priorities = np.abs(rows["reward"] + rows["discount"] * rows["next_value"] - rows["value"])
             known = np.isfinite(priorities)
             buffer.update_priorities(rows["ids"][known], priorities[known])

@@ -58,7 +58,6 @@ def test_recorded_are_the_values_of_the_action_taken_and_of_the_best():
     assert {column.name for column in algorithm.record_columns()} == {"value", "max_value"}
 
 
-@pytest.mark.xfail(strict=True, reason="get() is asked for discount, which is no field: KeyError, suppressed")
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_finds(n_step):
     """Two lanes of episodes of 1, 3 and 5 steps, terminated and truncated."""

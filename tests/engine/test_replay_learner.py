@@ -183,6 +183,18 @@ def test_actions_are_random_for_the_steps_before_learning_starts_and_the_policys
     run.close()
 
 
+def test_exploration_falls_with_the_steps_that_are_taken_also_before_anything_is_learned():
+    run = Replaying(exploration=1.0, exploration_final=0.0, exploration_steps=30, ratio_slack=60)
+    while run.step():
+        pass
+    rows = run.rows()
+    with torch.no_grad():
+        best = run.model.q(torch.from_numpy(rows["obs"])).argmax(1).numpy()
+    assert len(rows["ids"]) == 70 and (rows["action"] == best)[30:].all()
+    assert not (rows["action"] == best)[:20].all()
+    run.close()
+
+
 # ---- in step
 
 
@@ -206,8 +218,8 @@ def test_whoever_is_polled_how_often_steps_and_updates_stay_within_the_band(
             worker.poll()
         for _ in range(order.choice([1, 1, 2, 20])):
             run.learner.poll()
-        updates_due = updates_per_step * (limiter.inserts - 10)
-        if limiter.inserts >= 10:
+        updates_due = updates_per_step * (limiter.inserts - limiter.min_size)
+        if limiter.inserts >= limiter.min_size:
             assert abs(updates_due - limiter.samples / 4) <= slack
         else:
             assert limiter.samples == 0
@@ -232,11 +244,28 @@ def test_in_the_serial_backend_steps_and_updates_come_in_turn(updates_per_step, 
 def test_the_steps_of_all_lanes_count_and_the_goal_is_reached_exactly():
     run = Replaying(num_envs_per_worker=4)
     run.arena.control[Control.GOAL] = 33
-    while run.step() | run.learner.poll():
-        pass
+    for _ in range(50):
+        run.step()
+        run.learner.poll()
     assert run.learned[-1]["steps"] == 33 == run.learner._steps
     assert run.learned[-1]["updates"] == 33 - 10
     assert not run.learner.poll() and not run.learner.poll()
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (DQN, {"n_step": 5, "learning_starts": 1, "batch_size": 1}),
+        (ApeX, {"num_envs_per_worker": 4, "learning_starts": 4}),
+    ],
+)
+def test_steps_that_wait_for_their_n_step_rows_never_hold_up_the_first_batch(algorithm, settings):
+    run = Replaying(algorithm, **settings)
+    for _ in range(60):
+        run.step()
+        run.learner.poll()
+    assert run.learner._batches > 20 and run.replay.limiter.inserts > 20
     run.close()
 
 

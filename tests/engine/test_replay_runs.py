@@ -268,7 +268,7 @@ def test_a_run_without_its_replay_fills_it_first_says_so_and_does_not_count_that
     assert "the replay buffer is empty: its contents were not saved (save_replay=False). 20 steps" in log_of(path)
 
 
-@pytest.mark.parametrize("how", ["truncated", "overwritten", "missing file", "missing"])
+@pytest.mark.parametrize("how", ["truncated", "overwritten", "missing file", "empty", "missing"])
 def test_a_damaged_replay_is_named_and_filled_again(how, tmp_path):
     path = tmp_path / "run"
     begin(path)
@@ -280,8 +280,10 @@ def test_a_damaged_replay_is_named_and_filled_again(how, tmp_path):
         content = bytearray(largest.read_bytes())
         content[len(content) // 2] ^= 0xFF
         largest.write_bytes(content)
+    elif how == "missing":  # as after a kill between the first checkpoint and its replay
+        shutil.rmtree(path / "replay")
     else:
-        for file in files if how == "missing" else [largest]:
+        for file in files if how == "empty" else [largest]:
             file.unlink()
     with Trainer.resume(str(path), total_steps=100) as trainer:
         assert len(replay_of(trainer).buffer) == 0
@@ -317,20 +319,24 @@ class At:
             self._action()
 
 
-def test_a_killed_rollout_worker_is_replaced_and_the_ratio_is_kept():
-    trainer = penstock.DQN(**{**LOCAL, "updates_per_step": 0.5, "total_steps": 1_500})
+def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends_the_run(tmp_path):
+    path = tmp_path / "run"
+    settings = {**LOCAL, "updates_per_step": 0.5, "total_steps": 1_500, "run_dir": str(path)}
+    trainer = penstock.DQN(**settings)
     backend = trainer._supervisor.backend
     kill = At(300, lambda: os.kill(backend.pids["rollout-0"], signal.SIGKILL))
-    with trainer:
-        result = trainer.train(quiet=True, on_update=kill)
-        assert kill.is_done and trainer.status.restarts == 1
-        assert result.stopped == "steps" and result.steps >= 1_500
-        limiter = replay_of(trainer).limiter
-        slack = trainer.config.slack
-        assert abs(trainer.status.updates - 0.5 * (result.steps - 100)) <= slack
-        assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack
-        assert len(replay_of(trainer).buffer) == 1_000
-        processes = Watched(list(backend.pids.values()))
+    result = trainer.train(quiet=True, on_update=kill)
+    assert kill.is_done and trainer.status.restarts == 1
+    assert result.stopped == "steps" and result.steps >= 1_500
+    limiter, slack = replay_of(trainer).limiter, trainer.config.slack
+    assert abs(trainer.status.updates - 0.5 * (result.steps - 100)) <= slack
+    assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack
+    assert len(replay_of(trainer).buffer) == 1_000
+
+    processes = Watched(list(backend.pids.values()))
+    os.kill(backend.pids["learner"], signal.SIGKILL)
+    with pytest.raises(TrainingFailed, match=rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {path}"):
+        trainer.train(10**6, quiet=True)
     assert processes.left_after(2.0) == []
 
 
@@ -353,15 +359,3 @@ def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from
         assert result.steps >= checkpoint.meta["steps"] + 100
         assert trainer.status.updates >= checkpoint.meta["updates"] + 100 - 2 * trainer.config.slack
     assert "replay buffer is empty" not in log_of(path)
-
-
-def test_without_its_learner_a_run_ends_and_says_how_to_resume(tmp_path):
-    trainer = penstock.DQN(**{**LOCAL, "num_workers": 1, "run_dir": str(tmp_path / "run")})
-    trainer.train(110, quiet=True)
-    backend = trainer._supervisor.backend
-    processes = Watched(list(backend.pids.values()))
-    os.kill(backend.pids["learner"], signal.SIGKILL)
-    story = rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {tmp_path}/run"
-    with pytest.raises(TrainingFailed, match=story):
-        trainer.train(10**6, quiet=True)
-    assert processes.left_after(2.0) == []

@@ -83,6 +83,12 @@ def test_what_was_let_in_or_drawn_ahead_of_the_checkpoint_is_neither_taken_nor_l
     assert fewer.limiter.inserts == 10 + 5 + 2, "no more than the band allows for"
 
 
+def test_a_replay_saved_before_the_first_update_goes_on_filling():
+    replay = make().going_on({"inserts": 6, "batches": 0, "counted_from": 0}, steps=6)
+    assert replay.steps_taken == 6 and not replay.limiter.try_sample(BATCH)
+    assert replay.limiter.try_insert(4) and replay.steps_learned(0) == 10 and replay.limiter.try_sample(BATCH)
+
+
 def test_the_steps_of_a_resumed_run_never_fall():
     replay = make(1.0, slack=2).going_on({"inserts": 20, "batches": 5, "counted_from": 0}, steps=19)
     assert replay.steps_taken == replay.steps_learned(5) == 19

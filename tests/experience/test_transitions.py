@@ -138,8 +138,8 @@ def assert_same(found: Sequence[Transition], true: Sequence[Transition]) -> None
     assert [(obs, action, led_to) for obs, action, _, led_to, _ in found] == [
         (obs, action, led_to) for obs, action, _, led_to, _ in true
     ]
-    for at in (2, 4):
-        np.testing.assert_allclose([row[at] for row in found], [row[at] for row in true], rtol=1e-6)
+    for one, two in zip(found, true, strict=True):
+        assert (one[2], one[4]) == pytest.approx((two[2], two[4]), rel=1e-6)
 
 
 ENDINGS: list[Ending] = [(2, "truncated"), (1, "terminated"), (3, "both"), (1, "truncated")]
@@ -364,8 +364,7 @@ def test_an_autoreset_is_no_step_for_the_rate_limiter(arrangement):
     playing = Playing(counting_lanes(arrangement, endings), limiter=limiter)
     for _ in range(12):
         playing.play(1)
-        let_in = limiter.inserts - playing.num_steps.sum()
-        assert let_in == (~playing.lanes.valid).sum(), "what an autoreset did not use is there for its next step"
+        assert limiter.inserts == playing.num_steps.sum()
 
 
 def test_what_a_lane_shows_lies_in_its_own_slot_and_stays_there_until_its_step_is_written():
