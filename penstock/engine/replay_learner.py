@@ -45,9 +45,7 @@ class ReplayLearner(Learner):
         self._config = config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
-        # In the serial backend all happens in order: a batch is drawn when the one before has been learned from.
-        self._draws_ahead = config.backend != "serial"
-        self._reader = TransitionReader(replay, self._device, draws_ahead=self._draws_ahead)
+        self._reader = TransitionReader(replay, self._device, in_order=config.backend == "serial")
         self._is_prioritized = algorithm.beta(0.0) is not None
         self._batches = replay.batches_before  # learned from since the limiter began to count
 
@@ -67,7 +65,7 @@ class ReplayLearner(Learner):
             return False
         self._clock.switch("gather")
         batch, ids = self._reader.take(self._updates + 1, progress)
-        if self._draws_ahead:
+        if self._reader.draws_ahead:
             self._reader.ask(beta)
         self._clock.switch("learn")
         metrics = self._learn(batch, ids)
@@ -108,7 +106,7 @@ class ReplayLearner(Learner):
 
     def _report_progress(self) -> None:
         """Say how far the run is where no update says so: before the first one, and at the goal."""
-        is_time = self._draws_ahead and time.monotonic() >= self._next_report
+        is_time = self._config.backend != "serial" and time.monotonic() >= self._next_report
         if self._steps != self._reported_steps and (self._has_reached_goal or is_time):
             self._owes_report = True
             self._report_what_is_owed()

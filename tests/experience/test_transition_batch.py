@@ -1,6 +1,7 @@
 """Batches of transitions: drawn as the rate limiter lets them, one ahead where a thread draws, and the same ones."""
 
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -30,13 +31,19 @@ def make(num_rows: int = 20, ratio: float = 1.0, *, prioritized: bool = False, s
     return replay
 
 
+def a_reader(replay, ahead):
+    """A reader of batches that are large enough to be drawn ahead, if they are to be."""
+    with mock.patch("penstock.experience.transition_batch.WORTH_A_THREAD", 0):
+        return TransitionReader(replay, CPU, in_order=not ahead)
+
+
 @pytest.fixture(params=[True, False], ids=["ahead", "in order"])
 def draws_ahead(request):
     return request.param
 
 
 def test_a_batch_holds_whole_rows_as_tensors(draws_ahead):
-    reader = TransitionReader(make(), CPU, draws_ahead=draws_ahead)
+    reader = a_reader(make(), draws_ahead)
     assert reader.ask(None)
     batch, ids = reader.take(7, 0.25)
     assert batch.obs.shape == batch.next_obs.shape == (BATCH, 3) and batch.obs.dtype == torch.float32
@@ -53,21 +60,21 @@ def test_a_batch_holds_whole_rows_as_tensors(draws_ahead):
 
 def test_nothing_is_drawn_before_there_is_enough_nor_from_nothing(draws_ahead):
     replay = make(num_rows=9)
-    reader = TransitionReader(replay, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(replay, draws_ahead)
     assert not reader.ask(None) and replay.limiter.samples == 0
     replay.limiter.insert(1)  # a step that is taken, while its row is not finished yet
     assert reader.ask(None)
     reader.close()
     empty = make(num_rows=0)
     empty.limiter.insert(10)
-    reader = TransitionReader(empty, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(empty, draws_ahead)
     assert not reader.ask(None) and empty.limiter.samples == 0
     reader.close()
 
 
 def test_a_batch_is_asked_for_and_counted_once_however_often_it_is_asked_for(draws_ahead):
     replay = make(slack=3)
-    reader = TransitionReader(replay, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(replay, draws_ahead)
     assert all(reader.ask(None) for _ in range(5))
     assert replay.limiter.samples == BATCH
     reader.take(1, 0.0)
@@ -77,7 +84,7 @@ def test_a_batch_is_asked_for_and_counted_once_however_often_it_is_asked_for(dra
 
 def test_the_rate_limiter_has_the_last_word(draws_ahead):
     replay = make(ratio=0.5)
-    reader = TransitionReader(replay, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(replay, draws_ahead)
     # One update of slack before the eleventh step; from then on one for every two steps.
     answers = [reader.ask(None) and bool(reader.take(1, 0.0))]
     for _ in range(6):
@@ -91,7 +98,7 @@ def test_batches_that_are_drawn_ahead_are_the_ones_that_would_be_drawn_in_order(
     drawn = {}
     for ahead in (True, False):
         replay = make(slack=20)
-        reader = TransitionReader(replay, CPU, draws_ahead=ahead)
+        reader = a_reader(replay, ahead)
         drawn[ahead] = []
         for number in range(12):
             assert reader.ask(None)
@@ -105,7 +112,7 @@ def test_batches_that_are_drawn_ahead_are_the_ones_that_would_be_drawn_in_order(
 
 
 def test_a_batch_stays_as_it_is_while_the_next_one_is_drawn():
-    reader = TransitionReader(make(slack=20), CPU, draws_ahead=True)
+    reader = a_reader(make(slack=20), True)
     assert reader.ask(None)
     for number in range(10):
         batch, ids = reader.take(number, 0.0)
@@ -121,7 +128,7 @@ def test_importance_weights_come_with_the_beta_that_was_asked_for(draws_ahead):
     replay = make(2, prioritized=True, slack=20)
     replay.limiter.insert(8)
     replay.buffer.update_priorities([0, 1], [1.0, 3.0])
-    reader = TransitionReader(replay, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(replay, draws_ahead)
     for beta in (0.0, 0.5, 1.0):
         seen = set()
         for number in range(4):
@@ -139,7 +146,7 @@ def test_what_goes_wrong_while_a_batch_is_drawn_is_raised_where_it_is_taken(draw
     replay = make(2, prioritized=True)
     replay.limiter.insert(8)
     replay.buffer.update_priorities([0, 1], [0.0, 0.0])
-    reader = TransitionReader(replay, CPU, draws_ahead=draws_ahead)
+    reader = a_reader(replay, draws_ahead)
     with pytest.raises(NotReady, match="priorities are all 0"):
         reader.ask(1.0)
         reader.take(1, 0.0)
@@ -148,8 +155,18 @@ def test_what_goes_wrong_while_a_batch_is_drawn_is_raised_where_it_is_taken(draw
 
 def test_closing_ends_the_thread():
     before = set(threading.enumerate())
-    reader = TransitionReader(make(), CPU, draws_ahead=True)
+    reader = a_reader(make(), True)
     assert reader.ask(None)
     (thread,) = set(threading.enumerate()) - before
     reader.close()
     assert not thread.is_alive()
+
+
+def test_only_batches_that_are_worth_a_thread_are_drawn_by_one():
+    """Pictures of 84 x 84 x 4 bytes are, vectors of three numbers are not; nothing is, where all is to be in order."""
+    pictures = transition_fields(ObservationSpec((4, 84, 84), "uint8"), ActionSpec((), "int64", 2), td_priorities=False)
+    large = Replay(ReplayBuffer(20, pictures, n_step=NStep(1, 0.9)), RateLimiter(32.0), 32, 1.0)
+    for replay, in_order, expected in [(make(), False, False), (large, False, True), (large, True, False)]:
+        reader = TransitionReader(replay, CPU, in_order=in_order)
+        assert reader.draws_ahead is expected
+        reader.close()
