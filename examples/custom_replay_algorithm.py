@@ -18,7 +18,7 @@ from penstock.algorithms.td import huber, td_target
 
 @dataclass(frozen=True, kw_only=True)
 class MunchausenConfig(DQNConfig):
-    """DQN that rewards an agent for being sure of what it did."""
+    """DQN that rewards an agent for being sure of what it did; `double` has no meaning here."""
 
     temperature: float = 0.03
     """Of the policy softmax(q / temperature) (section 3)."""
@@ -46,7 +46,7 @@ class MunchausenDQN(DQN):
 
         td_error = model.q(batch.obs).gather(1, action).squeeze(1) - y
         loss = (batch.weights * huber(td_error)).mean()
-        self.minimize("q", loss)
+        self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
         if batch.number % c.target_period == 0:
             self.move_target(1.0)
         return td_error.detach(), {"loss": loss, "log_pi": log_pi.mean()}

@@ -23,14 +23,14 @@ from penstock.replay.settings import Sampler
 class ApeXConfig(QLearningConfig):
     """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
 
-    The buffer's size is the paper's soft capacity: writers never wait, and what is oldest goes first. Sizes and rates
-    are for classic control; those of the paper, for Atari, are the preset "atari".
+    Of the paper's soft capacity nothing is left to do: the buffer overwrites what is oldest, and no writer waits for
+    another. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari".
     """
 
     num_envs_per_worker: int = 4
     """Lanes per rollout worker."""
     n_step: int = 3
-    """Steps of reward in a transition, fewer at the end of an episode."""
+    """Steps of reward in a transition, fewer at the end of an episode (section 4.1)."""
     double: bool = True
     """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
     dueling: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -61,9 +62,9 @@ class QLearningConfig(ReplayConfig):
         super().validate()
         for name in ("priority_beta", "priority_beta_final"):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
-        require(self.priority_alpha >= 0, "priority_alpha", self.priority_alpha, "0 or more")
-        for name in ("target_period", "optimizer_eps"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")
+        require(0.0 < self.optimizer_eps < math.inf, "optimizer_eps", self.optimizer_eps, "more than 0, and finite")
+        require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         norm = self.max_grad_norm
         require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
 

@@ -18,7 +18,7 @@ from penstock.replay.settings import Sampler
 
 
 class NonFiniteUpdate(ArithmeticError):
-    """A loss or gradient was not finite; the step was not taken."""
+    """A loss or gradient was not finite; the step was not taken, those of losses before it in the update were."""
 
 
 class ReplayAlgorithm(Algorithm):
@@ -94,7 +94,8 @@ class ReplayAlgorithm(Algorithm):
         self.optimizers, self._trained, self._rates = {}, {}, {}
         for name, (parameters, rate) in self.trained_parameters(model).items():
             self.optimizers[name] = self.build_optimizer(joined(parameters), rate)
-            self._trained[name], self._rates[name] = parameters, rate
+            self._trained[name] = [parameter for parameter in parameters if parameter.requires_grad]
+            self._rates[name] = rate
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
             self.restart_target(model)
@@ -109,7 +110,10 @@ class ReplayAlgorithm(Algorithm):
         self.target.load_state_dict(model.state_dict())
 
     def move_target(self, tau: float) -> None:
-        """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied."""
+        """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied.
+
+        Parameters move. Buffers of an encoder of one's own do not: they are those of the beginning.
+        """
         polyak_([self._whole_target], [self._whole_model], tau)
 
     def learning_state(self) -> dict[str, Any]:
@@ -149,4 +153,6 @@ class ReplayAlgorithm(Algorithm):
         if max_grad_norm < math.inf:
             whole.grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
         optimizer.step()
+        if torch.is_autocast_enabled(norm.device.type):
+            torch.clear_autocast_cache()  # it holds copies of the parameters that have just moved
         return norm

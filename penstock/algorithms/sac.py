@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +32,9 @@ class SACConfig(ControlConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         require(self.alpha is None or self.alpha >= 0, "alpha", self.alpha, "0 or more, or None")
-        require(self.initial_alpha > 0, "initial_alpha", self.initial_alpha, "more than 0")
+        require(0.0 < self.initial_alpha < math.inf, "initial_alpha", self.initial_alpha, "more than 0, and finite")
+        entropy = self.target_entropy
+        require(entropy is None or math.isfinite(entropy), "target_entropy", entropy, "a finite number, or None")
 
 
 class SAC(ControlAlgorithm):

@@ -40,7 +40,8 @@ class ReplayConfig(Config):
     publish_interval: int = 1
     """Updates between two publications of the weights to those who act."""
     save_replay: bool = False
-    """Checkpoints hold the replay buffer too; a run resumed without it fills it again before it learns."""
+    """Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+    resumed without it fills it again before it learns."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -53,6 +54,12 @@ class ReplayConfig(Config):
             raise ConfigError(
                 f"batch_size={self.batch_size} is more than there is to draw from at the first update: use at most "
                 f"learning_starts={self.learning_starts}, or start later"
+            )
+        if self.min_steps >= self.total_steps:
+            raise ConfigError(
+                f"nothing would be learned: learning starts after {self.min_steps} steps (learning_starts="
+                f"{self.learning_starts}, and {self.n_step + 1} in each of {self.num_lanes} lanes), and total_steps="
+                f"{self.total_steps}: use more total_steps, or start earlier"
             )
         if self.learning_starts > self.buffer_size:
             raise ConfigError(

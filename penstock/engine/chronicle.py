@@ -103,6 +103,7 @@ class Chronicle:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
+        self._specs = ()
 
 
 def metrics_of(status: Status) -> dict[str, float]:

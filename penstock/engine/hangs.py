@@ -27,7 +27,11 @@ class HangWatch:
     """
 
     def __init__(self, specs: Sequence[RoleSpec], gauges: np.ndarray, num_envs_per_worker: int) -> None:
-        self._specs = [spec for spec in specs if isinstance(spec, RolloutRole)]
+        self._watched = [
+            (spec.index, spec.name, spec.rollout.worker, spec.rollout.env.name)
+            for spec in specs
+            if isinstance(spec, RolloutRole)
+        ]
         self._gauges = gauges
         self._num_lanes = num_envs_per_worker
         self._named: dict[str, float] = {}
@@ -35,17 +39,17 @@ class HangWatch:
     def look(self, now: float) -> list[str]:
         """Return a warning for each worker that hangs at this moment (monotonic seconds), once for each hang."""
         warnings = []
-        for spec in self._specs:
-            gauges = self._gauges[spec.index]
+        for index, name, worker, env in self._watched:
+            gauges = self._gauges[index]
             since = float(gauges[SINCE])
             is_in_env = RolloutWorker.ACTIVITIES[int(gauges[ACTIVITY])] == "env"
-            if since and is_in_env and now - since > HANG_SECONDS and self._named.get(spec.name) != since:
-                self._named[spec.name] = since
-                first = spec.rollout.worker * self._num_lanes
+            if since and is_in_env and now - since > HANG_SECONDS and self._named.get(name) != since:
+                self._named[name] = since
+                first = worker * self._num_lanes
                 last = first + self._num_lanes - 1
                 lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
                 warnings.append(
-                    f"warning: environment {spec.rollout.env.name} hangs: {spec.name} has waited "
+                    f"warning: environment {env} hangs: {name} has waited "
                     f"{now - since:.0f} s for {lanes}"
                 )
         return warnings

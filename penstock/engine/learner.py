@@ -120,9 +120,6 @@ class Learner:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _save_experience(self) -> None:
-        """Write what experience a resumed run is to go on with beside the run's checkpoints; raises `OSError`."""
-
     def _weights_set(self) -> None:
         """The model has got weights from outside."""
 
@@ -157,7 +154,8 @@ class Learner:
 
     def _owe(self, metrics: dict[str, Tensor]) -> None:
         """Report what came of an update, now or with a later one."""
-        self._brought, self._owes_report = metrics, True
+        # What an update does not report, as one without a step of the policy does, stands as it was.
+        self._brought, self._owes_report = {**self._brought, **metrics}, True
         is_quiet = self._settings.backend != "serial"  # where what is decided must not depend on the time
         if not is_quiet or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._report_what_is_owed()
@@ -189,7 +187,6 @@ class Learner:
         try:
             if isinstance(destination, CheckpointStore):
                 destination.save(self._steps, meta=meta, weights=weights, state=state)
-                self._save_experience()
             else:
                 save_checkpoint(destination, meta=meta, weights=weights, state=state)
         except (OSError, CheckpointError) as problem:

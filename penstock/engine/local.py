@@ -126,6 +126,7 @@ class LocalBackend:
                 process.control.close()
             self._processes.clear()
             self._replacements.clear()
+            self._specs = ()
 
     def _ask_to_stop(self, end: float) -> None:
         for name in self._processes:

@@ -22,6 +22,8 @@ from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
 
+ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
+
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     """The numbers of a run's arena, from its algorithm, its config and its network.
@@ -103,7 +105,7 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     limiter = RateLimiter(
         samples_per_insert=config.updates_per_step * config.batch_size,
         min_size=config.min_steps,
-        tolerance=config.slack * config.batch_size,
+        tolerance=config.slack * config.batch_size * (1.0 + ROUNDING),
     )
     replay = Replay(
         buffer, limiter, config.batch_size, config.updates_per_step,
@@ -120,7 +122,9 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
         except ReplayFileError as error:
             why = str(error)
         else:
-            return replay.going_on(state, start.state.steps), None
+            if len(buffer):
+                return replay.going_on(state, start.state.steps), None
+            why = f"what was saved in {saved} holds no transition"
     note = (
         f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
         f"{min(config.min_steps, start.state.steps):,} of them uncounted"

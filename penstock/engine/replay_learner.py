@@ -11,9 +11,12 @@ from torch import Tensor
 from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
+from penstock.runs.store import CheckpointStore
+
+STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
 
 
 class ReplayLearner(Learner):
@@ -106,17 +109,27 @@ class ReplayLearner(Learner):
 
     def _report_progress(self) -> None:
         """Say how far the run is where no update says so: before the first one, and at the goal."""
-        is_time = self._config.backend != "serial" and time.monotonic() >= self._next_report
-        if self._steps != self._reported_steps and (self._has_reached_goal or is_time):
+        if self._config.backend == "serial":  # where what is decided must not depend on the time
+            is_time = self._steps >= self._reported_steps + STEPS_BETWEEN_REPORTS
+        else:
+            is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report
+        reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
+        if is_time or reaches_goal:
             self._owes_report = True
+        if self._owes_report:
             self._report_what_is_owed()
 
-    def _save_experience(self) -> None:
-        if self._replay.saved_at is not None:
+    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+        self._owes_report = True  # the checkpoint holds the steps of now, and so is the status to
+        self._report_what_is_owed()
+        super()._save(number, destination, meta)
+        if isinstance(destination, CheckpointStore) and self._replay.saved_at is not None:
+            error: OSError | None = None
             try:
                 self._replay.buffer.save(self._replay.saved_at)
-            except OSError as error:
-                raise OSError(f"weights are saved, but the replay buffer is not: {error}") from error
+            except OSError as problem:
+                error = problem
+            self._report("replay_saved", (number, error))
 
     def _weights_set(self) -> None:
         self._algorithm.restart_target(self._model)

@@ -78,6 +78,7 @@ class SerialBackend:
         for role in self._roles.values():
             _close(role)
         self._roles.clear()
+        self._specs.clear()
 
     def _build(self, name: str) -> None:
         try:

@@ -33,6 +33,7 @@ from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 
 SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
+SAVE_REPLAY_SECONDS = 600.0  # what it has for the contents of a replay buffer, at the end of a run
 FAREWELL_SECONDS = 3.0  # the same, when the run is failing
 
 
@@ -101,6 +102,8 @@ class Supervisor:
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._saves_asked = self._evaluations_asked = self._evaluations_heard = 0
         self._saved: dict[int, Exception | None] = {}
+        self._saves_replay = replay is not None and replay.saved_at is not None
+        self._replay_saved = 0
         self._weights_set = False
         self._failure: tuple[str, Failure] | None = None
 
@@ -146,6 +149,8 @@ class Supervisor:
                     self.progress.seconds = time.monotonic() - began
                 if self._run_directory is not None:
                     self._save(self._run_directory.checkpoints, SAVE_SECONDS)
+                    if self._saves_replay:
+                        self._turn_until(lambda: self._replay_saved >= self._saves_asked, SAVE_REPLAY_SECONDS)
                 self._chronicle.refresh(final=True)
                 return reason
             finally:
@@ -159,7 +164,7 @@ class Supervisor:
                 raise error
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Give the learner other weights; experience collected before is fenced off."""
+        """Give the learner other weights; segments collected before are fenced off, a replay buffer stays as it is."""
         with self._failing_as_a_whole():
             self._start()
             self._weights_set = False
@@ -265,6 +270,11 @@ class Supervisor:
         if error is not None:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
+    def _take_replay_saved(self, number: int, error: Exception | None) -> None:
+        self._replay_saved = number
+        if error is not None:
+            self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
+
     def _meta(self) -> dict[str, Any]:
         return {
             "algorithm": algorithm_id(type(self._algorithm)),
@@ -307,6 +317,8 @@ class Supervisor:
             self._take_evaluation(*payload)
         elif kind == "saved":
             self._take_saved(*payload)
+        elif kind == "replay_saved":
+            self._take_replay_saved(*payload)
         elif kind == "weights_set":
             self._weights_set = True
         elif kind == "died":

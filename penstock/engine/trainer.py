@@ -304,7 +304,9 @@ class Trainer:
         return {0: {name: tensor.clone() for name, tensor in self._model.state_dict().items()}}
 
     def set_parameters(self, parameters: Mapping[int, Weights] | str | os.PathLike[str]) -> None:
-        """Go on with other weights; experience collected before is fenced off, the optimiser keeps its state.
+        """Go on with other weights; the optimiser keeps its state.
+
+        Segments collected before are fenced off; a replay buffer, which holds what any policy did, stays as it is.
 
         Parameters
         ----------

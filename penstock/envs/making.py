@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.lanes import Lanes
@@ -59,13 +61,17 @@ def make_lanes(
 
             made.append(_guarded(spec, None, lambda: make_atari(kwargs, num_lanes, num_threads)))
             skip = kwargs["frameskip"]
-            return VectorLanes(made[0], np.array(seeds), name=spec.name, first_lane=first_lane, frame_skip=skip)
+            lanes: Lanes = VectorLanes(
+                made[0], np.array(seeds), name=spec.name, first_lane=first_lane, frame_skip=skip
+            )
+            return _stacked(lanes, kwargs["stack_num"] > 1)
         if spec.vectorize == "vector":
             made.append(_guarded(spec, None, lambda: _vector_env(source, kwargs, num_lanes)))
             return VectorLanes(made[0], _vector_seed(made[0], seeds), name=spec.name, first_lane=first_lane)
         for lane in range(first_lane, first_lane + num_lanes):
             made.append(_guarded(spec, lane, lambda: _single_env(source, kwargs)))
-        return SingleLanes(made, seeds, name=spec.name, first_lane=first_lane)
+        lanes = SingleLanes(made, seeds, name=spec.name, first_lane=first_lane)
+        return _stacked(lanes, isinstance(made[0], FrameStackObservation))
     except BaseException:
         for env in made:
             with contextlib.suppress(Exception):
@@ -96,6 +102,11 @@ def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
 def lane_seed(seed: int, lane: int, incarnation: int) -> int:
     """Return the seed of a lane's environment, in [0, 2^31): another for each lane and each of its restarts."""
     return int(np.random.SeedSequence([seed, lane, incarnation]).generate_state(1)[0]) >> 1
+
+
+def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
+    lanes.observation = dataclasses.replace(lanes.observation, is_stacked=is_stacked)
+    return lanes
 
 
 def _single_env(source: Any, kwargs: dict[str, Any]) -> gymnasium.Env:

@@ -21,12 +21,15 @@ class ObservationSpec:
         Number of values of a discrete observation, which is an int64 scalar counted from 0; else ``None``.
     start
         What the environment calls value 0 of a discrete observation; subtracted by the lanes.
+    is_stacked
+        The first axis is a stack of successive frames: each observation shares all but one with the one before.
     """
 
     shape: tuple[int, ...]
     dtype: str
     num_values: int | None = None
     start: int = 0
+    is_stacked: bool = False
 
     @property
     def is_image(self) -> bool:

@@ -79,10 +79,11 @@ class Replay:
 
     def going_on(self, state: Mapping[str, int], steps: int) -> Replay:
         """This replay, its buffer loaded, as far as it was when `state` was taken at so many steps of the run."""
-        samples = state["batches"] * self.batch_size
-        # What was let in beyond the band when the checkpoint was written, if anything, had not been taken.
-        most = int(self.limiter.min_size + (samples + self.limiter.tolerance) / self.limiter.samples_per_insert)
-        self.limiter.restore({"inserts": min(state["inserts"], most), "samples": samples})
+        limiter, samples, inserts = self.limiter, state["batches"] * self.batch_size, state["inserts"]
+        # A batch that was drawn and not learned from any more is drawn again: there may be more steps than that allows.
+        while (inserts - limiter.min_size) * limiter.samples_per_insert - samples > limiter.tolerance:
+            inserts -= 1
+        limiter.restore({"inserts": inserts, "samples": samples})
         counted_from, batches = state["counted_from"], state["batches"]
         return replace(self, counted_from=counted_from, steps_before=steps, batches_before=batches)
 
@@ -97,10 +98,10 @@ class Replay:
 
 
 def transition_fields(observation: ObservationSpec, action: ActionSpec, *, td_priorities: bool) -> dict[str, Field]:
-    """Fields of a transition. Large observations lie in memory once; those that look stacked, frame by frame."""
+    """Fields of a transition. Large observations lie in memory once; stacks of frames, frame by frame."""
     shape, dtype = observation.shape, observation.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
-    is_stack = is_large and len(shape) == 3 and shape[0] < min(shape[1:])
+    is_stack = is_large and observation.is_stacked
     number = Field((), "float32")
     fields = {
         "obs": Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack),

@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from penstock.envs.lanes import Lanes
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
 from penstock.ipc import SlotState, gather
 
@@ -77,8 +77,14 @@ class TransitionWriter:
             self._show()
         lanes = self.lanes
         num_steps = num_lanes - int(((lanes.terminated | lanes.truncated) & ~lanes.first).sum())  # others are resets
-        self.is_open = num_steps == 0 or self._replay.limiter.try_insert(num_steps)
+        self.is_open = num_steps == 0 or (self._is_wanted() and self._replay.limiter.try_insert(num_steps))
         return self.is_open
+
+    def _is_wanted(self) -> bool:
+        """Whether a step is on the way to the goal: until learning starts, the rate limiter lets in any number."""
+        replay = self._replay
+        is_filling = replay.limiter.inserts < replay.limiter.min_size
+        return not is_filling or replay.steps_taken < self.arena.control[Control.GOAL]
 
     def restart_if_fenced(self) -> None:
         """Nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""

@@ -13,7 +13,7 @@ from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn.q_network import DuelingHead
 from penstock.replay import Prioritized
@@ -72,6 +72,7 @@ def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_fin
     torch.manual_seed(0)
     model = algorithm.build_model()
     arena = ExperienceArena.create(run_shape(algorithm, model))
+    arena.control[Control.GOAL] = 10**9
     SharedWeights(model, arena.weights).publish(0, 0)
     algorithm.begin(model)
     replay, _ = make_replay(algorithm, Start(), None)

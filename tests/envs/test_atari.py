@@ -17,7 +17,7 @@ def settings_of(spec: EnvSpec) -> dict[str, Any]:
 
 def test_a_game_shows_stacks_of_four_grey_frames_and_skips_four() -> None:
     observation, action, frame_skip = probe(EnvSpec.resolve("ALE/Pong-v5"))
-    assert observation == ObservationSpec((4, 84, 84), "uint8") and observation.is_image
+    assert observation == ObservationSpec((4, 84, 84), "uint8", is_stacked=True) and observation.is_image
     assert (action.num_actions, frame_skip) == (6, 4)
 
 

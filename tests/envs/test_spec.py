@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import gymnasium
@@ -150,6 +151,24 @@ def test_atari_games_without_ale_say_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gymnasium, "registry", {})
     with pytest.raises(UnknownEnvironmentError, match=r"pip install 'penstock\[atari\]'"):
         EnvSpec.resolve("ALE/Pong-v5")
+
+
+def test_ids_that_a_package_registers_by_an_entry_point_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def register() -> None:
+        gymnasium.register("Plugged/Counting-v0", entry_point="tests.envs.counting:CountingEnv")
+
+    class Plugin:
+        def load(self) -> Callable[[], None]:
+            return register
+
+    def entry_points(group: str, name: str) -> list[Plugin]:
+        return [Plugin()] if (group, name) == ("gymnasium.envs", "Plugged") else []
+
+    monkeypatch.setattr("penstock.envs.spec.entry_points", entry_points)
+    try:
+        assert EnvSpec.resolve("Plugged/Counting-v0").name == "Plugged-Counting-v0"
+    finally:
+        gymnasium.registry.pop("Plugged/Counting-v0", None)
 
 
 def test_an_import_error_inside_the_users_module_is_shown_as_it_is(

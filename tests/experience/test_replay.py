@@ -167,15 +167,17 @@ def test_a_transition_holds_an_observation_an_action_a_reward_and_the_next_obser
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "stack", "shared"),
+    ("shape", "dtype", "is_stacked", "stack", "shared"),
     [
-        ((4, 84, 84), "uint8", 0, False),
-        ((84, 84, 3), "uint8", None, True),
-        ((255,), "float32", None, False),
-        ((256,), "float32", None, True),
-        ((4, 8, 8), "uint8", None, False),
+        ((4, 84, 84), "uint8", True, 0, False),
+        ((3, 84, 84), "uint8", False, None, True),
+        ((84, 84, 3), "uint8", False, None, True),
+        ((255,), "float32", False, None, False),
+        ((256,), "float32", False, None, True),
+        ((4, 8, 8), "uint8", True, None, False),
     ],
 )
-def test_large_observations_lie_in_memory_once_and_stacks_frame_by_frame(shape, dtype, stack, shared):
-    obs = transition_fields(ObservationSpec(shape, dtype), DISCRETE, td_priorities=False)["obs"]
+def test_large_observations_lie_in_memory_once_and_stacks_frame_by_frame(shape, dtype, is_stacked, stack, shared):
+    spec = ObservationSpec(shape, dtype, is_stacked=is_stacked)
+    obs = transition_fields(spec, DISCRETE, td_priorities=False)["obs"]
     assert (obs.stack, obs.shared) == (stack, shared)

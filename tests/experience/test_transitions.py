@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
 from penstock.experience.replay import Replay, transition_fields
 from penstock.experience.transitions import TransitionWriter
@@ -63,6 +63,7 @@ class Playing:
             records=VALUES if td_priorities else (),
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
+        self.arena.control[Control.GOAL] = 10**9
         for column in self.arena.columns.values():
             column[...] = 77
         buffer = ReplayBuffer(
@@ -348,6 +349,16 @@ def test_while_the_learner_is_behind_no_step_is_let_in_and_none_is_lost():
     playing.play(1)
     assert not playing.writer.open()
     assert_same(playing.written(0), true_transitions(0, [(9, "terminated")], 5))
+
+
+def test_before_learning_starts_no_step_is_let_in_beyond_the_goal():
+    # The rate limiter would let in any number of steps, towards which nobody learns.
+    playing = Playing(counting_lanes("single", [[(9, "terminated")]] * 2), limiter=RateLimiter(1.0, min_size=100))
+    playing.arena.control[Control.GOAL] = 5
+    playing.play(3)
+    assert not playing.writer.open() and playing.replay.steps_taken == 6
+    playing.arena.control[Control.GOAL] = 7
+    assert playing.writer.open()
 
 
 def test_the_lanes_of_a_group_are_let_in_together():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.nn import ActorCritic, NetworkConfig, WeightsLayout, flatten_
+from penstock.nn import ActorCritic, NetworkConfig, WeightsLayout, flatten_, joined, stretch_of
 
 OBSERVATION, ACTION = ObservationSpec((4,), "float32"), ActionSpec((), "int64", num_actions=3)
 
@@ -121,6 +121,52 @@ def test_tied_weights_are_listed_once_and_stay_tied():
     assert WeightsLayout(module).offsets == (0, 64, 128)
     flatten_(module)
     assert module[1].weight is module[0].weight
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1))
+    flatten_(network)
+    return network
+
+
+@pytest.mark.parametrize("optimizer_class", [torch.optim.Adam, torch.optim.RMSprop])
+def test_neighbours_joined_into_one_parameter_train_as_they_would_by_themselves(optimizer_class):
+    plain, network = layers(), layers()
+    parameters = list(network.parameters())[2:]  # all but the first layer, which stays as it is
+    whole = joined(parameters)
+    one, many = optimizer_class([whole], 1e-2), optimizer_class(list(plain.parameters())[2:], 1e-2)
+    x = torch.randn(16, 3)
+    for _ in range(5):
+        many.zero_grad()
+        plain(x).square().mean().backward()
+        many.step()
+        whole.grad.zero_()
+        network(x).square().mean().backward(inputs=parameters)
+        norms = [torch.linalg.vector_norm(p.grad) for p in list(plain.parameters())[2:]]
+        torch.testing.assert_close(torch.linalg.vector_norm(whole.grad), torch.stack(norms).norm())
+        one.step()
+    for found, expected in zip(network.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert not torch.equal(network[2].weight, layers()[2].weight)
+
+
+def test_a_stretch_is_the_memory_of_its_tensors_and_nothing_else():
+    network = layers()
+    network[0].bias.data.fill_(7.0)
+    stretch = stretch_of(list(network.parameters())[2:4])
+    stretch.fill_(0.5)
+    assert network[2].weight.eq(0.5).all() and network[2].bias.eq(0.5).all()
+    assert network[0].bias.eq(7.0).all() and not network[4].weight.eq(0.5).any()
+
+
+@pytest.mark.parametrize("which", [[0, 2], [1, 0], [0, 1, 3]])
+def test_parameters_that_are_no_neighbours_cannot_be_joined(which):
+    parameters = list(layers().parameters())
+    with pytest.raises(ValueError, match="do not lie one after the other: flatten_ their module first"):
+        joined([parameters[i] for i in which])
+    with pytest.raises(ValueError, match="flatten_"):
+        joined(list(nn.Linear(2, 2).parameters()))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
