@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+from penstock.algorithms import load_algorithm
 from penstock.algorithms.appo import APPOConfig
 from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.ppo import PPOConfig
@@ -199,17 +200,15 @@ def test_a_presets_settings_are_defaults_that_ones_own_replace(tmp_path):
     assert make_config(APPOConfig, {"env": "CartPole-v1"}, str(preset)).gamma == 0.25
 
 
-CLASSES = {"ppo": PPOConfig, "appo": APPOConfig}
-
-
 @pytest.mark.parametrize(
     ("preset", "table"),
     [(path.stem, name) for path in sorted(PRESETS.glob("*.toml")) for name in tomllib.loads(path.read_text())],
 )
 @pytest.mark.parametrize("num_workers", [1, 3, 16])
 def test_every_preset_that_comes_with_penstock_is_legal_on_every_machine(preset, table, num_workers):
-    settings = load_preset(preset, CLASSES[table]) | {"env": "x", "num_workers": num_workers}
-    assert settings.items() <= make_config(CLASSES[table], settings).to_json().items()
+    config_class = load_algorithm(table).Config
+    settings = load_preset(preset, config_class) | {"env": "x", "num_workers": num_workers}
+    assert settings.items() <= make_config(config_class, settings).to_json().items()
 
 
 def test_an_unknown_preset_is_refused_with_the_closest():

@@ -134,3 +134,15 @@ def test_on_the_command_line_each_is_one_line_and_exit_code_two(flags, message, 
     assert error.startswith("error: ") and message in error
     assert error.count("\n") == 1 and out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_would_end_before_it_learns_is_refused():
+    message = refusal(total_steps=1_000, learning_starts=1_000, num_workers=1)
+    assert message == (
+        "nothing would be learned: learning starts after 1000 steps (learning_starts=1000, and 2 in each of 1 lanes), "
+        "and total_steps=1000: use more total_steps, or start earlier"
+    )
+    assert "and 301 in each of 16 lanes" in refusal(
+        total_steps=4_000, learning_starts=64, batch_size=4, n_step=300, num_workers=16
+    )
+    assert made(total_steps=1_001, learning_starts=1_000, num_workers=1).min_steps == 1_000

@@ -1,8 +1,10 @@
 """Runs that learn from replay, as a whole: reproducible in order, in step in processes, and resumed where they were."""
 
+import gc
 import os
 import shutil
 import signal
+import time
 from typing import Any
 
 import gymnasium
@@ -359,3 +361,79 @@ def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from
         assert result.steps >= checkpoint.meta["steps"] + 100
         assert trainer.status.updates >= checkpoint.meta["updates"] + 100 - 2 * trainer.config.slack
     assert "replay buffer is empty" not in log_of(path)
+
+
+# ---- what is left behind
+
+
+def shared_memory() -> set[tuple[int, int]]:
+    """The memfds that this process has open, by device and inode."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("/memfd:"):
+                status = os.stat(f"/proc/self/fd/{name}")
+                found.add((status.st_dev, status.st_ino))
+        except FileNotFoundError:  # the directory's own
+            continue
+    return found
+
+
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_closing_a_trainer_gives_the_replay_buffer_back(backend):
+    before = shared_memory()
+    trainer = penstock.DQN(**{**LOCAL, "backend": backend})
+    trainer.train(150, quiet=True)
+    open_meanwhile = shared_memory() - before
+    trainer.close()
+    gc.collect()
+    left = shared_memory() - before
+    assert len(open_meanwhile) >= 4, "arena, limiter, and both of the buffer"
+    assert len(left) <= 1, "the arena of the gauges, of a few pages, may stay with the trainer"
+    assert trainer.status.steps >= 150
+
+
+# ---- the edges of what is legal
+
+
+@pytest.mark.parametrize("slack", [None, 34])
+def test_a_band_that_rounding_makes_a_little_narrow_still_lets_all_lanes_in(slack):
+    # 30 lanes at 1.1 updates call for 33.000000000000004 updates at once.
+    settings = {"num_envs_per_worker": 30, "updates_per_step": 1.1, "batch_size": 32, "learning_starts": 100}
+    _, result = trained(penstock.DQN, 160, **settings, ratio_slack=slack)
+    assert 160 <= result.steps < 160 + 30
+
+
+def test_an_encoder_with_frozen_layers_is_trained_around_them():
+    with penstock.DQN(**{**SERIAL, "encoder": HalfFrozen}) as trainer:
+        before = trainer.get_parameters()[0]
+        trainer.train(60, quiet=True)
+        after = trainer.get_parameters()[0]
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved == set(before) - {"encoder.0.weight", "encoder.0.bias"}
+
+
+class HalfFrozen(torch.nn.Sequential):
+    """Two layers, of which the first does not learn."""
+
+    def __init__(self, observation):
+        relu = torch.nn.ReLU()
+        super().__init__(torch.nn.Linear(*observation.shape, 8), relu, torch.nn.Linear(8, 8), relu)
+        self[0].requires_grad_(False)
+        self.output_size = 8
+
+
+def test_losses_that_only_some_updates_report_stay_in_view():
+    reports = []
+    with penstock.TD3(**{**SERIAL, **PENDULUM, "policy_delay": 3}) as trainer:
+        trainer.train(80, quiet=True, on_update=lambda status: reports.append(set(status.losses)))
+        assert {"critic_loss", "q", "actor_loss"} <= set(trainer.status.losses)
+
+
+def test_while_the_buffer_fills_nobody_plays_beyond_the_goal_in_processes():
+    settings = {**LOCAL, **PENDULUM, "learning_starts": 5_000, "buffer_size": 10_000, "total_steps": 10_000}
+    with penstock.TD3(**settings) as trainer:
+        trainer.train(200, quiet=True)
+        time.sleep(0.5)
+        result = trainer.train(1, quiet=True)
+    assert 201 <= result.steps <= 200 + 1 + 2 * 4, "at most a step of every lane more"
