@@ -12,7 +12,7 @@
     pendulum-sac         SAC, the same
     pendulum-ddpg        DDPG, the same
     pong                 APPO, 20 minutes, preset atari
-    breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
+    breakout-dqn         DQN on MinAtar's Breakout, three minutes, preset minatar (needs the package minatar)
     breakout-apex        Ape-X, the same
     halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, defaults (needs the extra mujoco)
     halfcheetah-sac      SAC, the same
@@ -61,6 +61,13 @@ def _cartpole(algorithm: str) -> Task:
     )  # fmt: skip
 
 
+def _breakout(algorithm: str) -> Task:
+    return Task(
+        f"{algorithm} --env MinAtar/Breakout-v1 --preset minatar --max-seconds 180 --eval-interval 20000",
+        "best", 100, 3, "none",
+    )  # fmt: skip
+
+
 TASKS = {
     "cartpole": Task(
         "appo --env CartPole-v1 --target-return 475", "best", 100, 5,
@@ -77,10 +84,14 @@ TASKS = {
     "pong": Task(
         "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
     ),
-    "breakout-dqn": Task("dqn --env MinAtar/Breakout-v1 --preset minatar --max-seconds 240", "best", 100, 3, "none"),
-    "breakout-apex": Task("apex --env MinAtar/Breakout-v1 --preset minatar --max-seconds 240", "best", 100, 3, "none"),
-    "halfcheetah-td3": Task("td3 --env HalfCheetah-v5 --eval-episodes 10", "latest", 10, 1, "CleanRL has 9,583 on v4"),
-    "halfcheetah-sac": Task("sac --env HalfCheetah-v5 --eval-episodes 10", "latest", 10, 1, "CleanRL has 9,635 on v4"),
+    "breakout-dqn": _breakout("dqn"),
+    "breakout-apex": _breakout("apex"),
+    "halfcheetah-td3": Task(
+        "td3 --env HalfCheetah-v5 --eval-episodes 10 --eval-interval 20000", "latest", 10, 1, "CleanRL has 9,583 on v4"
+    ),
+    "halfcheetah-sac": Task(
+        "sac --env HalfCheetah-v5 --eval-episodes 10 --eval-interval 20000", "latest", 10, 1, "CleanRL has 9,635 on v4"
+    ),
 }  # fmt: skip
 
 
