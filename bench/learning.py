@@ -12,12 +12,13 @@
     pendulum-sac         SAC, the same
     pendulum-ddpg        DDPG, the same
     pong                 APPO, 20 minutes, preset atari
-    breakout-dqn         DQN on MinAtar's Breakout, three minutes, preset minatar (needs the package minatar)
+    breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
     breakout-apex        Ape-X, the same
     halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, defaults (needs the extra mujoco)
     halfcheetah-sac      SAC, the same
 
-``--plot`` draws mean return of the evaluations over seconds and over steps, a line per seed.
+``--plot`` draws mean return over seconds and over steps, a line per seed: of evaluations, and dotted of the last 100
+training episodes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _cartpole(algorithm: str) -> Task:
 
 def _breakout(algorithm: str) -> Task:
     return Task(
-        f"{algorithm} --env MinAtar/Breakout-v1 --preset minatar --max-seconds 180 --eval-interval 20000",
+        f"{algorithm} --env MinAtar/Breakout-v1 --preset minatar --max-seconds 240",
         "best", 100, 3, "none",
     )  # fmt: skip
 
@@ -147,7 +148,7 @@ def table(name: str, task: Task, seeds: int, runs: Path) -> None:
 
 
 def plot(runs: Path, names: list[str], target: Path) -> None:
-    """Draw mean return of the evaluations over seconds of training and over steps, a line per run."""
+    """Draw mean return over seconds of training and over steps, a line per run; that of training is dotted."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -157,12 +158,14 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
     for number, name in enumerate(names):
         for run in sorted(runs.glob(f"{name}-[0-9]*")):
             lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-            points = [line for line in lines if line.get("evaluation/mean_return") is not None]
-            returns = [line["evaluation/mean_return"] for line in points]
-            label = name if run.name.endswith("-1") else None
-            for axis, key in zip(axes, ("seconds", "steps"), strict=True):
-                axis.plot([line[key] for line in points], returns, color=f"C{number}", alpha=0.8, label=label)
-    axes[0].set(xlabel="seconds", ylabel="mean return of evaluations")
+            for kind, style in (("evaluation", "-"), ("episode", ":")):
+                points = [line for line in lines if line.get(f"{kind}/mean_return") is not None]
+                returns = [line[f"{kind}/mean_return"] for line in points]
+                label = name if style == "-" and run.name.endswith("-1") else None
+                for axis, key in zip(axes, ("seconds", "steps"), strict=True):
+                    at = [line[key] for line in points]
+                    axis.plot(at, returns, style, color=f"C{number}", alpha=0.8, label=label)
+    axes[0].set(xlabel="seconds", ylabel="mean return")
     axes[1].set(xlabel="steps")
     axes[0].legend()
     for axis in axes:

@@ -198,8 +198,9 @@ def import_what_roles_need() -> None:
 
     import penstock.engine.evaluator
     import penstock.engine.inference
-    import penstock.engine.learner
-    import penstock.engine.policy_worker  # noqa: F401
+    import penstock.engine.policy_worker
+    import penstock.engine.replay_learner
+    import penstock.engine.segment_learner  # noqa: F401
 
     torch.set_num_threads(1)
     gc.collect()

@@ -175,7 +175,8 @@ def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_chec
     ):  # fmt: skip
         assert part in error
     assert error.count("ZeroDivisionError") == 1
-    assert (RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0) is has_learned
+    # Where a reset fails at the very start, the other worker may or may not have been learned from already.
+    assert RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0 or not has_learned
     assert "ZeroDivisionError" in Path("run", "log.txt").read_text()
 
 
