@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from penstock.config import ConfigError, find_object
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork
+
+N = TypeVar("N")
 
 Metrics = dict[str, Tensor]
 
@@ -108,8 +111,27 @@ class Algorithm:
         """
         raise NotImplementedError
 
-    def network_config(self, **fields: Any) -> NetworkConfig:
-        """The network's settings, from those of the config and `fields`."""
+    def build_network(self, network: Callable[..., N], settings: Mapping[str, Any] | None = None, **fields: Any) -> N:
+        """Make a network for what the environment shows and takes.
+
+        Parameters
+        ----------
+        network
+            Called with the observation's and the action's spec, a `NetworkConfig` and `fields`.
+        settings
+            Fields of the `NetworkConfig` beside those that every config has.
+
+        Raises
+        ------
+        ConfigError
+            A setting of the network is not legal, or the encoder is none.
+        """
+        try:
+            return network(self.observation, self.action, self._network_config(**(settings or {})), **fields)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def _network_config(self, **fields: Any) -> NetworkConfig:
         c = self.config
         is_place = isinstance(c.encoder, str) and ":" in c.encoder
         return NetworkConfig(

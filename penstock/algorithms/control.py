@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,6 @@ from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.config import Config, ConfigError, ReplayConfig, require
 from penstock.envs.spaces import ActionSpec
 from penstock.nn import uniform_action
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +58,6 @@ class ControlAlgorithm(ReplayAlgorithm):
     def normal_like(self, tensor: Tensor) -> Tensor:
         """Standard normal numbers of the learner's own, shaped as `tensor`."""
         return torch.randn(tensor.shape, device=tensor.device, generator=self.generator)
-
-    def _build(self, network: type[N], **fields: Any) -> N:
-        try:
-            return network(self.observation, self.action, self.network_config(), **fields)  # type: ignore[call-arg]
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
 
     def _require_fitting(self, action: ActionSpec) -> None:
         super()._require_fitting(action)

@@ -43,7 +43,8 @@ class DDPG(ControlAlgorithm):
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and its critic."""
-        return self._build(DeterministicActorCritic, num_critics=1, exploration_std=self.config.exploration_noise)
+        std = self.config.exploration_noise
+        return self.build_network(DeterministicActorCritic, num_critics=1, exploration_std=std)
 
     def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """``L_Q = mean (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``."""

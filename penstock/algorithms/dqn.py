@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from penstock.algorithms.base import ActionKind, Metrics, Request, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
-from penstock.config import Config, ConfigError, ReplayConfig, require
+from penstock.config import Config, ReplayConfig, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import EpsilonGreedy, QNetwork
 from penstock.replay import Prioritized, Uniform
@@ -97,13 +97,7 @@ class DQN(ReplayAlgorithm):
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
-        c = self.config
-        try:
-            return QNetwork(
-                self.observation, self.action, self.network_config(), dueling=c.dueling, epsilon=self.final_epsilon
-            )
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
+        return self.build_network(QNetwork, dueling=self.config.dueling, epsilon=self.final_epsilon)
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
         """All of the network."""

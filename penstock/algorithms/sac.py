@@ -45,7 +45,7 @@ class SAC(ControlAlgorithm):
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
-        return self._build(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
+        return self.build_network(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
         """The critics by theirs, the policy by its own, the temperature by a third."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Algorithm, Metrics, Request, fused_adam
-from penstock.config import Config, ConfigError, SegmentConfig
+from penstock.config import Config, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -34,17 +34,8 @@ class SegmentAlgorithm(Algorithm):
 
     def build_model(self) -> ActorCritic:
         """Make the actor-critic."""
-        c = self.config
-        try:
-            network = self.network_config(
-                memory=c.memory,
-                memory_size=c.memory_size,
-                shared_encoder=c.shared_encoder,
-                normalize_returns=c.normalize_returns,
-            )
-            return ActorCritic(self.observation, self.action, network)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
+        names = ("memory", "memory_size", "shared_encoder", "normalize_returns")
+        return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""

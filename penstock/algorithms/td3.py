@@ -47,7 +47,8 @@ class TD3(ControlAlgorithm):
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and both critics."""
-        return self._build(DeterministicActorCritic, num_critics=2, exploration_std=self.config.exploration_noise)
+        std = self.config.exploration_noise
+        return self.build_network(DeterministicActorCritic, num_critics=2, exploration_std=std)
 
     def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """``L_Q = sum_i mean (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""

@@ -80,7 +80,7 @@ class Learner:
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena, state: LearnerState, report: Report) -> None:
         config = algorithm.config
         self.bell = arena.learner_bell
-        self._settings = config
+        self._config: Any = config
         self._arena = arena
         self._report = report
         self._device = torch.device(config.device)
@@ -144,7 +144,7 @@ class Learner:
         if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise LearningDiverged(
                 f"{self._skipped_in_a_row} updates in a row were not finite ({problem}) at update {self._updates}, "
-                f"step {self._steps}: lower learning_rate (now {self._settings.learning_rate}), check the rewards' "
+                f"step {self._steps}: lower learning_rate (now {self._config.learning_rate}), check the rewards' "
                 "scale (reward_scale), or use float32"
             )
 
@@ -156,7 +156,7 @@ class Learner:
         """Report what came of an update, now or with a later one."""
         # What an update does not report, as one without a step of the policy does, stands as it was.
         self._brought, self._owes_report = {**self._brought, **metrics}, True
-        is_quiet = self._settings.backend != "serial"  # where what is decided must not depend on the time
+        is_quiet = self._config.backend != "serial"  # where what is decided must not depend on the time
         if not is_quiet or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._report_what_is_owed()
 

@@ -14,6 +14,7 @@ from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
+from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
 STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
@@ -45,11 +46,11 @@ class ReplayLearner(Learner):
     ) -> None:
         super().__init__(algorithm, arena, state, report)
         self._algorithm = algorithm
-        self._config = config = algorithm.config
+        config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
         self._reader = TransitionReader(replay, self._device, in_order=config.backend == "serial")
-        self._is_prioritized = algorithm.beta(0.0) is not None
+        self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
         self._batches = replay.batches_before  # learned from since the limiter began to count
 
     def poll(self) -> bool:

@@ -43,7 +43,6 @@ class SegmentLearner(Learner):
         super().__init__(algorithm, arena, state, report)
         config = algorithm.config
         self._algorithm = algorithm
-        self._config = config
         self._optimizer = algorithm.build_optimizer(self._model)
         if learning is not None:
             self._optimizer.load_state_dict(learning["optimizer"])

@@ -127,6 +127,14 @@ class ExperienceArena:
         for bell in self.rollout_bells:
             bell.ring()
 
+    def take(self, slots: np.ndarray, worker: int) -> np.ndarray:
+        """Win free slots for a rollout worker to write; return those that were won."""
+        return slots[self.slots.claim(slots, SlotState.FREE, SlotState.WRITING, worker)]
+
+    def take_own(self, lanes: np.ndarray, held: np.ndarray, worker: int) -> np.ndarray:
+        """Where each lane has a slot of its own number: take those not held yet, and return all that are held now."""
+        return np.union1d(held, self.take(np.setdiff1d(lanes, held), worker))
+
     def release(self, slots: np.ndarray) -> None:
         """Give slots that the learner has read back to the rollout workers."""
         self.slots.claim(slots, SlotState.READING, SlotState.FREE, 0)

@@ -59,18 +59,14 @@ class SegmentWriter:
     def _take_slots(self) -> bool:
         """Take a free slot for each lane; False if there are too few, those that were won are kept."""
         if self.arena.shape.has_slot_per_lane:
-            missing = np.setdiff1d(self.lane_numbers, self.slots)
-            self.slots = np.union1d(self.slots, self._claim(missing))
+            self.slots = self.arena.take_own(self.lane_numbers, self.slots, self.worker)
             return len(self.slots) == self.lanes.num_lanes
         while len(self.slots) < self.lanes.num_lanes:
             hints = self.arena.free.pop_many(self.lanes.num_lanes - len(self.slots))
             if not len(hints):
                 return False
-            self.slots = np.concatenate([self.slots, self._claim(hints)])
+            self.slots = np.concatenate([self.slots, self.arena.take(hints, self.worker)])
         return True
-
-    def _claim(self, slots: np.ndarray) -> np.ndarray:
-        return slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.worker)]
 
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""

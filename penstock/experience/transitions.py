@@ -9,7 +9,7 @@ import numpy as np
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
-from penstock.ipc import SlotState, gather
+from penstock.ipc import gather
 
 
 class TransitionWriter:
@@ -69,9 +69,7 @@ class TransitionWriter:
             return True
         num_lanes = self.lanes.num_lanes
         if len(self.slots) < num_lanes:
-            missing = np.setdiff1d(self.lane_numbers, self.slots)
-            won = self.arena.slots.claim(missing, SlotState.FREE, SlotState.WRITING, self.worker)
-            self.slots = np.union1d(self.slots, missing[won])
+            self.slots = self.arena.take_own(self.lane_numbers, self.slots, self.worker)
             if len(self.slots) < num_lanes:
                 return False
             self._show()

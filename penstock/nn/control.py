@@ -152,24 +152,7 @@ class DeterministicActorCritic(ContinuousActorCritic):
             return action.tanh()
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Deterministic, Tensor]:
-        """Choose how to act on one row of every lane; the critics do not run.
-
-        Parameters
-        ----------
-        observation : Tensor
-            Observations as they lie in their column, ``[B, *shape]``.
-        first : Tensor
-            Which of them begin an episode, bool ``[B]``; of no effect.
-        state : Tensor
-            Memory, float32 ``[B, 0]``.
-
-        Returns
-        -------
-        distribution : Deterministic
-            Over ``[B]`` actions.
-        state : Tensor
-            As given.
-        """
+        """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""
         return Deterministic(self.policy(observation), self.exploration_std), state
 
 
@@ -214,24 +197,7 @@ class StochasticActorCritic(ContinuousActorCritic):
             return TanhGaussian(mean, low + 0.5 * (high - low) * (1.0 + x.tanh()))
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
-        """Choose how to act on one row of every lane; the critics do not run.
-
-        Parameters
-        ----------
-        observation : Tensor
-            Observations as they lie in their column, ``[B, *shape]``.
-        first : Tensor
-            Which of them begin an episode, bool ``[B]``; of no effect.
-        state : Tensor
-            Memory, float32 ``[B, 0]``.
-
-        Returns
-        -------
-        distribution : TanhGaussian
-            Over ``[B]`` actions.
-        state : Tensor
-            As given.
-        """
+        """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""
         return self.policy(observation), state
 
 

@@ -133,24 +133,7 @@ class ActorCritic(PolicyNetwork):
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
-        """Choose how to act on one row of every lane; the value tower does not run.
-
-        Parameters
-        ----------
-        observation : Tensor
-            Observations as they lie in their column, ``[B, *shape]``.
-        first : Tensor
-            Which of them begin an episode (their memory is forgotten before), bool ``[B]``.
-        state : Tensor
-            Memory before the row, float32 ``[B, S]``.
-
-        Returns
-        -------
-        distribution : Categorical or DiagonalGaussian
-            Over ``[B]`` actions.
-        state : Tensor
-            Memory after the row, float32 ``[B, S]``.
-        """
+        """Choose how to act on one row of every lane; the value tower does not run. See :meth:`PolicyNetwork.act`."""
         features = self.encoder(self.input(observation))
         with without_autocast(features.device):
             features = features.float()

@@ -77,24 +77,7 @@ class QNetwork(PolicyNetwork):
         )
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[EpsilonGreedy, Tensor]:
-        """Choose how to act on one row of every lane.
-
-        Parameters
-        ----------
-        observation : Tensor
-            Observations as they lie in their column, ``[B, *shape]``.
-        first : Tensor
-            Which of them begin an episode, bool ``[B]``; of no effect.
-        state : Tensor
-            Memory, float32 ``[B, 0]``.
-
-        Returns
-        -------
-        distribution : EpsilonGreedy
-            Over ``[B]`` actions.
-        state : Tensor
-            As given.
-        """
+        """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`."""
         return EpsilonGreedy(self.q(observation), self.epsilon), state
 
     def q(self, observation: Tensor) -> Tensor:
