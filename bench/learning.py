@@ -1,11 +1,15 @@
 """Real trainings by the real commands, several seeds, judged on fresh episodes; prints a table per task.
 
-    python bench/learning.py TASK [TASK ...] [--seeds N] [--plot FILE] [--runs DIRECTORY]
+    python bench/learning.py TASK [TASK ...] [--seeds N] [--plot FILE] [--plots DIRECTORY] [--runs DIRECTORY]
 
     cartpole             APPO, seconds from the command to the target, defaults only
+    cartpole-ppo, cartpole-impala, cartpole-a2c, cartpole-a3c
+                         the same with these
+    cartpole-a3c-alone   A3C with one rollout worker
     cartpole-dqn         DQN, the same within 100k steps
     cartpole-apex        Ape-X, the same
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
+    lunarlander-impala   IMPALA, the same
     lunarlander-dqn      DQN with double, dueling, PER, n-step 3, best policy of 500k steps, preset lunarlander
     pendulum             PPO, final policy after 150k steps, preset pendulum
     pendulum-td3         TD3, seconds from the command to a return of -180, preset pendulum
@@ -18,7 +22,7 @@
     halfcheetah-sac      SAC, the same
 
 ``--plot`` draws mean return over seconds and over steps, a line per seed: of evaluations, and dotted of the last 100
-training episodes.
+training episodes. ``--plots`` draws such a picture for each task by itself, TASK.svg.
 """
 
 from __future__ import annotations
@@ -55,10 +59,10 @@ def _pendulum(algorithm: str, seconds: int) -> Task:
     )  # fmt: skip
 
 
-def _cartpole(algorithm: str) -> Task:
+def _cartpole(train: str, steps: int = 500_000) -> Task:
     return Task(
-        f"{algorithm} --env CartPole-v1 --target-return 475 --total-steps 100000", "best", 100, 5,
-        "100 episodes >= 475 within 100k steps",
+        f"{train} --env CartPole-v1 --target-return 475 --total-steps {steps}", "best", 100, 5,
+        f"100 episodes >= 475 within {steps // 1000}k steps",
     )  # fmt: skip
 
 
@@ -74,9 +78,17 @@ TASKS = {
         "appo --env CartPole-v1 --target-return 475", "best", 100, 5,
         "solved in a median of 10 s and at most 20 s, within 300k steps; 100 episodes >= 475",
     ),
-    "cartpole-dqn": _cartpole("dqn"),
-    "cartpole-apex": _cartpole("apex"),
+    "cartpole-ppo": _cartpole("ppo"),
+    "cartpole-impala": _cartpole("impala"),
+    "cartpole-a2c": _cartpole("a2c"),
+    "cartpole-a3c": _cartpole("a3c"),
+    "cartpole-a3c-alone": _cartpole("a3c --num-workers 1"),
+    "cartpole-dqn": _cartpole("dqn", 100_000),
+    "cartpole-apex": _cartpole("apex", 100_000),
     "lunarlander": Task("appo --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200"),
+    "lunarlander-impala": Task(
+        "impala --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 3M steps"
+    ),
     "lunarlander-dqn": Task("dqn --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200"),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
     "pendulum-td3": _pendulum("td3", 30),
@@ -181,6 +193,7 @@ def main() -> None:
     parser.add_argument("tasks", choices=TASKS, nargs="+", metavar="TASK")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plots", type=Path)
     parser.add_argument("--runs", type=Path, help="keep the run directories here")
     arguments = parser.parse_args()
     print(describe())
@@ -190,6 +203,8 @@ def main() -> None:
             table(name, TASKS[name], arguments.seeds or TASKS[name].seeds, runs)
         if arguments.plot:
             plot(runs, arguments.tasks, arguments.plot)
+        for name in arguments.tasks if arguments.plots else []:
+            plot(runs, [name], arguments.plots / f"{name}.svg")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from penstock.algorithms.returns import gae
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig(penstock.SegmentConfig):
+class ActorCriticConfig(penstock.AsynchronousConfig):
     """Actor-critic: one update from each batch of segments."""
 
     segment_length: int = 64

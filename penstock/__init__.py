@@ -12,20 +12,24 @@ if TYPE_CHECKING:
     from penstock import replay
     from penstock.algorithms.replay import ReplayAlgorithm
     from penstock.algorithms.segment import SegmentAlgorithm
-    from penstock.config import ReplayConfig, SegmentConfig
-    from penstock.engine.faces import APPO, DDPG, DQN, PPO, SAC, TD3, ApeX
+    from penstock.config import AsynchronousConfig, ReplayConfig, SegmentConfig
+    from penstock.engine.faces import A2C, A3C, APPO, DDPG, DQN, IMPALA, PPO, SAC, TD3, ApeX
     from penstock.engine.policy import Policy, load_policy
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
 
 __all__ = [
+    "A2C",
+    "A3C",
     "APPO",
     "DDPG",
     "DQN",
+    "IMPALA",
     "PPO",
     "SAC",
     "TD3",
     "ApeX",
+    "AsynchronousConfig",
     "Policy",
     "ReplayAlgorithm",
     "ReplayConfig",
@@ -38,13 +42,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "A2C": "penstock.engine.faces",
+    "A3C": "penstock.engine.faces",
     "APPO": "penstock.engine.faces",
     "ApeX": "penstock.engine.faces",
     "DDPG": "penstock.engine.faces",
     "DQN": "penstock.engine.faces",
+    "IMPALA": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
+    "AsynchronousConfig": "penstock.config",
     "Policy": "penstock.engine.policy",
     "ReplayAlgorithm": "penstock.algorithms.replay",
     "ReplayConfig": "penstock.config",

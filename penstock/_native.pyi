@@ -1,6 +1,5 @@
 """Types of the native core; its docstrings are in src/bind_*.cpp, or ask ``help(penstock.ipc)``."""
 
-
 from collections.abc import Callable
 from typing import Any
 

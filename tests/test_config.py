@@ -9,29 +9,42 @@ import tomllib
 import pytest
 
 from penstock.algorithms import load_algorithm
+from penstock.algorithms.a2c import A2CConfig
+from penstock.algorithms.a3c import A3CConfig
 from penstock.algorithms.appo import APPOConfig
 from penstock.algorithms.dqn import DQNConfig
+from penstock.algorithms.impala import IMPALAConfig
 from penstock.algorithms.ppo import PPOConfig
 from penstock.algorithms.sac import SACConfig
-from penstock.config import PRESETS, Config, ConfigError, ReplayConfig, SegmentConfig, closest, load_preset, make_config
+from penstock.config import (
+    PRESETS,
+    AsynchronousConfig,
+    Config,
+    ConfigError,
+    ReplayConfig,
+    SegmentConfig,
+    closest,
+    load_preset,
+    make_config,
+)
 from tests.envs.counting import CountingEnv
 
 
-def refusal(config_class=SegmentConfig, preset=None, **settings):
+def refusal(config_class=APPOConfig, preset=None, **settings):
     """The message with which settings are refused."""
     with pytest.raises(ConfigError) as error:
         make_config(config_class, {"env": "CartPole-v1", **settings}, preset)
     return str(error.value)
 
 
-def made(config_class=SegmentConfig, **settings):
+def made(config_class=APPOConfig, **settings):
     return make_config(config_class, {"env": "CartPole-v1", **settings})
 
 
 def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones():
     message = refusal(num_env_per_worker=4)
     assert "unknown setting 'num_env_per_worker'; did you mean 'num_envs_per_worker'?" in message
-    assert "(legal: activation, backend, batch_size, " in message
+    assert "(legal: activation, advantage_estimator, backend, batch_size, " in message
     assert "did you mean" not in refusal(xyzzy=1)
 
 
@@ -116,7 +129,7 @@ def test_intervals_may_be_zero_which_is_never(name):
         ({"gae_lambda": 2}, "gae_lambda=2.0 is not legal: gae_lambda must be from 0 to 1"),
         ({"seed": -1}, "seed=-1 is not legal: seed must be 0 or more"),
         ({"hidden_sizes": (64, 0)}, "hidden_sizes=(64, 0) is not legal: hidden_sizes must be all more than 0"),
-        ({"device": "gpu"}, "device='gpu' is not legal: device must be \"cpu\", \"cuda\" or \"cuda:<index>\""),
+        ({"device": "gpu"}, 'device=\'gpu\' is not legal: device must be "cpu", "cuda" or "cuda:<index>"'),
         ({"device": "cuda:first"}, "device='cuda:first' is not legal"),
     ],
 )
@@ -139,15 +152,20 @@ def test_a_batch_is_a_whole_number_of_segments():
     assert refusal(batch_size=100, segment_length=32) == (
         "batch_size=100 is not a whole number of segments: use a multiple of segment_length=32"
     )
-    assert made(batch_size=96, segment_length=32).segments_per_batch == 3
+    assert made(AsynchronousConfig, batch_size=96, segment_length=32).segments_per_batch == 3
+    assert made(num_minibatches=2, batch_size=96, segment_length=32).segments_per_batch == 6
 
 
 def test_a_field_that_would_do_nothing_is_not_there():
     assert "unknown setting 'num_minibatches'" in refusal(PPOConfig, num_minibatches=2)
-    assert made(APPOConfig, num_minibatches=2, batch_size=64, segment_length=32).segments_per_batch == 4
+    assert "unknown setting 'max_policy_lag'" in refusal(PPOConfig, max_policy_lag=2), "none is ever late"
+    for config_class in (A2CConfig, A3CConfig):
+        assert "unknown setting 'batch_size'" in refusal(config_class, batch_size=2), "it follows from the lanes"
+    for config_class in (A2CConfig, A3CConfig, IMPALAConfig):
+        assert "unknown setting 'num_epochs'" in refusal(config_class, num_epochs=2), "one pass is what they are"
 
 
-@pytest.mark.parametrize("config_class", [SegmentConfig, PPOConfig, APPOConfig])
+@pytest.mark.parametrize("config_class", [PPOConfig, APPOConfig])
 def test_a_target_kl_is_a_distance_or_none(config_class):
     assert made(config_class).target_kl is None and made(config_class, target_kl=0.01).target_kl == 0.01
     assert refusal(config_class, target_kl=0.0) == "target_kl=0.0 is not legal: target_kl must be more than 0, or None"
@@ -171,7 +189,19 @@ def test_without_a_number_of_workers_there_is_one_for_each_core():
 
 
 @pytest.mark.parametrize(
-    "config_class", [Config, SegmentConfig, ReplayConfig, PPOConfig, APPOConfig, DQNConfig, SACConfig]
+    "config_class",
+    [
+        Config,
+        SegmentConfig,
+        ReplayConfig,
+        PPOConfig,
+        APPOConfig,
+        A2CConfig,
+        A3CConfig,
+        IMPALAConfig,
+        DQNConfig,
+        SACConfig,
+    ],
 )
 def test_settings_survive_json(config_class):
     shared = {"hidden_sizes": (32,), "reward_clip": 1.0, "env_kwargs": {"g": 9.5}, "run_dir": None, "num_workers": 2}

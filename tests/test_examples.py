@@ -13,6 +13,7 @@ SHORT_RUNS = {
     "custom_environment.py": (["2000"], r"after:  mean return +\S+, +\d+ steps to the pier"),
     "custom_network.py": (["2000"], r"trained for 2,048 steps\nit balanced the pole for \d+ steps"),
     "custom_algorithm.py": (["2000"], r"mean return \S+ after 2,048 steps \(steps\)"),
+    "memory.py": (["2000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
     "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,500 steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
     "outside_loop.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),

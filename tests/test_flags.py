@@ -79,7 +79,7 @@ def test_help_shows_every_setting_with_its_document_and_default(capsys):
 def test_documents_are_those_of_the_nearest_class():
     documents = field_documents(TinyConfig)
     assert documents["gamma"] == "A discount of its own."
-    assert documents["gae_lambda"] == "Lambda of the advantage estimator."
+    assert documents["entropy_coef"] == "Weight of the entropy bonus."
     assert set(documents) == {field.name for field in fields(TinyConfig)}
 
 

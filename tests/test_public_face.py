@@ -18,6 +18,7 @@ SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
     "num_epochs": 1, "hidden_sizes": (8,), "total_steps": 320, "backend": "serial", "eval_interval": 0, "run_dir": None,
 }  # fmt: skip
+ASYNCHRONOUS = {name: value for name, value in SETTINGS.items() if name != "num_epochs"}
 
 
 @pytest.fixture
@@ -264,12 +265,14 @@ def test_an_error_within_the_context_closes_the_trainer_and_comes_through():
 
 def test_an_algorithm_of_ones_own_is_trained_by_the_trainer():
     class Imitation(penstock.SegmentAlgorithm):
+        Config = penstock.AsynchronousConfig
+
         def loss(self, model, batch):
             policy, _ = self.evaluate(model, batch)
             loss = -policy.log_prob(torch.ones_like(batch.action)).mean()
             return loss, {"imitation": loss}
 
-    settings = {**SETTINGS, "total_steps": 2000, "learning_rate": 0.02, "hidden_sizes": (16,)}
+    settings = {**ASYNCHRONOUS, "total_steps": 2000, "learning_rate": 0.02, "hidden_sizes": (16,)}
     with penstock.Trainer(Imitation, **settings) as made:
         made.train(quiet=True)
         assert made.status.losses["imitation"] < 0.1 and made.status.algorithm == "imitation"
@@ -287,7 +290,8 @@ def test_wrong_settings_are_refused_before_anything_starts():
 
 def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_refused():
     class Patient(penstock.SegmentAlgorithm):
+        Config = penstock.AsynchronousConfig
         synchronous = True
 
     with pytest.raises(ConfigError, match=r"found segments_per_batch=2 for 4 lanes .* make them equal"):
-        penstock.Trainer(Patient, **SETTINGS)
+        penstock.Trainer(Patient, **ASYNCHRONOUS)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 ALGORITHMS = {
     "appo": "penstock.algorithms.appo:APPO",
     "ppo": "penstock.algorithms.ppo:PPO",
+    "a2c": "penstock.algorithms.a2c:A2C",
+    "a3c": "penstock.algorithms.a3c:A3C",
+    "impala": "penstock.algorithms.impala:IMPALA",
     "dqn": "penstock.algorithms.dqn:DQN",
     "apex": "penstock.algorithms.apex:ApeX",
     "ddpg": "penstock.algorithms.ddpg:DDPG",

@@ -14,7 +14,7 @@ from penstock.algorithms.td import epsilon_ladder
 from penstock.config import Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.nn import EpsilonGreedy, QNetwork
+from penstock.nn import QNetwork
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler
 
@@ -62,9 +62,7 @@ class ApeX(DQN):
 
     def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
-        self._epsilons = torch.tensor(
-            epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent)
-        )
+        self._epsilons = torch.tensor(epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent))
 
     def sampler(self) -> Sampler:
         """Prioritized, with weights divided by the largest in the whole buffer."""
@@ -76,10 +74,10 @@ class ApeX(DQN):
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with the lane's epsilon any; recorded are the values it was chosen by."""
-        q = model.q(request.obs)
-        action = EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)
-        value = q.gather(1, action.unsqueeze(1)).squeeze(1)
-        return {"action": action, "value": value, "max_value": q.amax(1)}, request.memory
+        policy = model.policy(request.obs, self.epsilon(request))
+        action = policy.sample(request.noise)
+        value = policy.q.gather(1, action.unsqueeze(1)).squeeze(1)
+        return {"action": action, "value": value, "max_value": policy.q.amax(1)}, request.memory
 
     @property
     def final_epsilon(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Metrics
@@ -18,16 +17,16 @@ from penstock.algorithms.losses import (
     normalize_advantage,
     value_error,
 )
-from penstock.algorithms.returns import explained_variance, gae, vtrace
-from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, SegmentConfig, require
+from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
+from penstock.algorithms.returns import explained_variance, vtrace
+from penstock.config import AsynchronousConfig, Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(SegmentConfig):
+class APPOConfig(ProximalConfig, AsynchronousConfig):
     """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
 
     batch_size: int = 256
@@ -51,7 +50,6 @@ class APPOConfig(SegmentConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
-        require(self.clip_range > 0, "clip_range", self.clip_range, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
 
     @property
@@ -60,7 +58,7 @@ class APPOConfig(SegmentConfig):
         return self.num_minibatches * self.batch_size // self.segment_length
 
 
-class APPO(SegmentAlgorithm):
+class APPO(ProximalAlgorithm):
     """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace."""
 
     Config: ClassVar[type[Config]] = APPOConfig
@@ -70,16 +68,10 @@ class APPO(SegmentAlgorithm):
         super().__init__(config, observation, action)
         self.needs_segments |= config.advantage_estimator == "vtrace"
 
-    @torch.no_grad()
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Advantages and value targets by GAE, from the learner's own values."""
         if self.config.advantage_estimator == "gae" or self.config.normalize_returns:
-            _, value = model.evaluate(batch.obs, batch.first, batch.memory)
-            advantage, target = gae(
-                batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
-                gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
-            )  # fmt: skip
-            batch.targets = {"advantage": advantage, "return": model.normalize_return(target)}
+            batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
 
     def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
@@ -101,7 +93,8 @@ class APPO(SegmentAlgorithm):
             advantage, target = batch.targets["advantage"], batch.targets["return"]
 
         ratio, bounds = log_ratio.exp(), (1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
-        advantage = normalize_advantage(advantage, learn)
+        if c.normalize_advantages:
+            advantage = normalize_advantage(advantage, learn)
         objective = clipped_surrogate(ratio, advantage, *bounds)
 
         policy_loss = -masked_mean(objective, learn)

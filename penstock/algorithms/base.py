@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -12,15 +12,13 @@ from torch import Tensor
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import Config as AnyConfig
 from penstock.config import ConfigError, find_object
-from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork
 
 N = TypeVar("N")
 
 Metrics = dict[str, Tensor]
-
-ActionKind = Literal["discrete", "continuous"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,10 @@ class Request:
     steps: int
 
 
+class NonFiniteUpdate(ArithmeticError):
+    """A loss or gradient was not finite; the step was not taken, those of losses before it in the update were."""
+
+
 class Algorithm:
     """A config, a network, and how it acts. What it learns from, and how, its two subclasses say.
 
@@ -69,7 +71,7 @@ class Algorithm:
     """
 
     Config: ClassVar[type[AnyConfig]]
-    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
+    actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""
 
     config: Any
@@ -147,12 +149,11 @@ class Algorithm:
         return base * max(0.0, 1.0 - progress) if self.config.learning_rate_schedule == "linear" else base
 
     def _require_fitting(self, action: ActionSpec) -> None:
-        kind: ActionKind = "discrete" if action.is_discrete else "continuous"
-        if kind in self.actions:
+        if action.kind in self.actions:
             return
-        fitting = [name for name in ALGORITHMS if kind in load_algorithm(name).actions]
+        fitting = [name for name in ALGORITHMS if action.kind in load_algorithm(name).actions]
         raise ConfigError(
-            f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {kind} "
+            f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {action.kind} "
             f"({_described(action)}): use {' or '.join([', '.join(fitting[:-1]), fitting[-1]])}"
         )
 
@@ -163,4 +164,8 @@ def fused_adam(parameters: list[torch.nn.Parameter], learning_rate: float, eps: 
 
 
 def _described(action: ActionSpec) -> str:
-    return f"{action.num_actions} of them" if action.is_discrete else f"{action.dtype} of shape {action.shape}"
+    if action.is_discrete:
+        return f"{action.num_actions} of them"
+    chosen = f"choices among {', '.join(map(str, action.choices))}" if action.choices else ""
+    drawn = f"{action.num_numbers} numbers" if action.num_numbers else ""
+    return " and ".join(filter(None, (chosen, drawn)))

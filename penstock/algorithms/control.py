@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import ActionKind, Request
+from penstock.algorithms.base import Request
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.config import Config, ConfigError, ReplayConfig, require
-from penstock.envs.spaces import ActionSpec
+from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.nn import uniform_action
 
 

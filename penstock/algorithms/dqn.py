@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import ActionKind, Metrics, Request, fused_adam
+from penstock.algorithms.base import Metrics, Request, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
 from penstock.config import Config, ReplayConfig, require
+from penstock.envs.spaces import ActionKind
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import EpsilonGreedy, QNetwork
+from penstock.nn import QNetwork
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
@@ -121,8 +122,8 @@ class DQN(ReplayAlgorithm):
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with probability epsilon any."""
-        q = model.q(request.obs)
-        return {"action": EpsilonGreedy(q, self.epsilon(request)).sample(request.noise)}, request.memory
+        policy = model.policy(request.obs, self.epsilon(request))
+        return {"action": policy.sample(request.noise)}, request.memory
 
     @property
     def final_epsilon(self) -> float:

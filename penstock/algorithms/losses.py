@@ -13,6 +13,14 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     return (x * mask).sum() / mask.sum().clamp(min=1.0)
 
 
+def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
+    """Sum of `x` where `mask` (float, 0 or 1) is 1."""
+    return (x * mask).sum()
+
+
+REDUCTIONS = {"sum": masked_sum, "mean": masked_mean}
+
+
 def normalize_advantage(advantage: Tensor, mask: Tensor) -> Tensor:
     """Shift and scale `advantage` to mean 0 and standard deviation 1 over the steps that `mask` keeps."""
     mean = masked_mean(advantage, mask)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Metrics
@@ -18,15 +17,15 @@ from penstock.algorithms.losses import (
     normalize_advantage,
     value_error,
 )
-from penstock.algorithms.returns import explained_variance, gae
-from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, SegmentConfig, require
+from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
+from penstock.algorithms.returns import explained_variance
+from penstock.config import Config, ConfigError, require_whole_segments
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(SegmentConfig):
+class PPOConfig(ProximalConfig):
     """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
 
     num_envs_per_worker: int = 8
@@ -51,7 +50,7 @@ class PPOConfig(SegmentConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        require(self.clip_range > 0, "clip_range", self.clip_range, "more than 0")
+        require_whole_segments(self.batch_size, self.segment_length)
         if self.num_lanes * self.segment_length % self.batch_size:
             raise ConfigError(
                 f"batch_size={self.batch_size} does not divide the {self.num_lanes * self.segment_length} steps that "
@@ -59,28 +58,17 @@ class PPOConfig(SegmentConfig):
                 f"collect in segments of {self.segment_length}"
             )
 
-    @property
-    def segments_per_batch(self) -> int:
-        """One segment of every lane."""
-        return self.num_lanes
 
-
-class PPO(SegmentAlgorithm):
+class PPO(ProximalAlgorithm):
     """Clipped surrogate objective over several epochs, with GAE; rollout workers wait while the learner learns."""
 
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
     synchronous = True
 
-    @torch.no_grad()
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Advantages and value targets by GAE, from the values at collection time."""
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
-        advantage, target = gae(
-            batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
-            gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
-        )  # fmt: skip
-        batch.targets = {"advantage": advantage, "return": model.normalize_return(target), "old_value": value[:-1]}
+        batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
 
     def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
@@ -89,7 +77,9 @@ class PPO(SegmentAlgorithm):
 
         log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
         ratio, bounds = log_ratio.exp(), (1.0 - c.clip_range, 1.0 + c.clip_range)
-        advantage = normalize_advantage(batch.targets["advantage"], learn)
+        advantage = batch.targets["advantage"]
+        if c.normalize_advantages:
+            advantage = normalize_advantage(advantage, learn)
         objective = clipped_surrogate(ratio, advantage, *bounds)
 
         policy_loss = -masked_mean(objective, learn)

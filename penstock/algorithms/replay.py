@@ -8,17 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import Algorithm, Metrics, fused_adam
+from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, fused_adam
 from penstock.algorithms.td import polyak_
 from penstock.config import Config, ReplayConfig
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
 from penstock.replay.settings import Sampler
-
-
-class NonFiniteUpdate(ArithmeticError):
-    """A loss or gradient was not finite; the step was not taken, those of losses before it in the update were."""
 
 
 class ReplayAlgorithm(Algorithm):

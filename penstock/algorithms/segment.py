@@ -1,19 +1,22 @@
-"""What algorithms that learn from fresh segments have in common: acting, batches, minibatches."""
+"""What algorithms that learn from fresh segments have in common: acting, batches, updates."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import Algorithm, Metrics, Request, fused_adam
+from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, Request, fused_adam
+from penstock.algorithms.returns import gae
 from penstock.config import Config, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, distribution_class
+from penstock.nn import ActorCritic, Distribution, num_parameters
 
 
 class SegmentAlgorithm(Algorithm):
@@ -23,6 +26,8 @@ class SegmentAlgorithm(Algorithm):
     config: SegmentConfig
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
+    learns_in_workers: ClassVar[bool] = False
+    """True: rollout workers learn from their own segments, on parameters that all of them share."""
     records: ClassVar[tuple[str, ...]] = ()
     """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
     needs_segments: bool = False
@@ -34,7 +39,7 @@ class SegmentAlgorithm(Algorithm):
 
     def build_model(self) -> ActorCritic:
         """Make the actor-critic."""
-        names = ("memory", "memory_size", "shared_encoder", "normalize_returns")
+        names = ("memory", "memory_size", "burn_in", "shared_encoder", "normalize_returns")
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
@@ -43,7 +48,7 @@ class SegmentAlgorithm(Algorithm):
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
-        width = distribution_class(self.action).num_parameters(self.action)
+        width = num_parameters(self.action)
         return tuple(Column(name, {"logits": (width,)}[name], "float32") for name in self.records)
 
     def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -58,15 +63,37 @@ class SegmentAlgorithm(Algorithm):
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Compute what is computed once per batch, before its minibatches, and put it into ``batch.targets``."""
 
-    def update_statistics(self, model: ActorCritic, batch: Batch) -> None:
-        """Take a batch into the running normalisations, after its last update: they are frozen while it is learned."""
-        model.update_observation_statistics(batch.obs[:-1], batch.valid)
-        if "return" in batch.targets:
-            model.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
+    def update_statistics(self, model: ActorCritic, batch: Batch, into: ActorCritic | None = None) -> None:
+        """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
 
-    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
-        """Split a batch at random into minibatches of ``batch_size`` steps: one pass over it."""
-        size = self.config.batch_size
+        Parameters
+        ----------
+        model
+            The model that learned from it.
+        into
+            The model whose normalisations they are; None: the same.
+        """
+        into = into or model
+        into.update_observation_statistics(batch.obs[:-1], batch.valid)
+        if "return" in batch.targets:
+            into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
+
+    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """What each update from a batch learns from, in order: here there is one update, from all of it.
+
+        Parameters
+        ----------
+        generator
+            Of the learner's own random numbers.
+        """
+        yield batch if self.needs_segments else batch.flatten()
+
+    def is_enough(self, metrics: Metrics) -> bool:
+        """Whether a batch's remaining updates are left out, after one whose loss reported this."""
+        return False
+
+    def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Split a batch at random into minibatches of `size` steps: one pass over it."""
         if self.needs_segments:
             order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
             for index in order.split(size // self.config.segment_length):
@@ -76,6 +103,36 @@ class SegmentAlgorithm(Algorithm):
             order = torch.randperm(len(flat.reward), generator=generator, device="cpu")
             for index in order.split(size):
                 yield flat.transitions(index.to(batch.obs.device))
+
+    @torch.no_grad()
+    def estimate_advantages(self, model: ActorCritic, batch: Batch, lambda_: float) -> dict[str, Tensor]:
+        """Targets by GAE from the model's values of now: "advantage", "return", "old_value", in units of the head."""
+        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        advantage, target = gae(
+            batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
+            gamma=self.config.gamma, lambda_=lambda_, valid=batch.valid,
+        )  # fmt: skip
+        return {
+            "advantage": model.normalize_difference(advantage),
+            "return": model.normalize_return(target),
+            "old_value": value[:-1],
+        }
+
+    def backward(self, model: ActorCritic, batch: Batch, autocast: AbstractContextManager[object]) -> Metrics:
+        """Leave the loss's gradient, scaled down to ``max_grad_norm``, with the parameters; return what is reported.
+
+        Raises
+        ------
+        NonFiniteUpdate
+            Loss or gradient is not finite.
+        """
+        with autocast:
+            loss, metrics = self.loss(model, batch)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
+        if not math.isfinite((loss.detach() + norm).item()):
+            raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {norm.item()}")
+        return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
 
     def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Distribution, Tensor]:
         """Policy and values (of the value head) at every step of a minibatch: ``[M]``, or ``[T, B]`` for segments."""

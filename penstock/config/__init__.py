@@ -8,10 +8,11 @@ from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, require
 from penstock.config.making import PRESETS, find_object, load_preset, make_config
 from penstock.config.replay import ReplayConfig
-from penstock.config.segment import SegmentConfig
+from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
 
 __all__ = [
     "PRESETS",
+    "AsynchronousConfig",
     "Config",
     "ConfigError",
     "ReplayConfig",
@@ -21,4 +22,5 @@ __all__ = [
     "load_preset",
     "make_config",
     "require",
+    "require_whole_segments",
 ]

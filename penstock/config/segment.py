@@ -11,7 +11,7 @@ from penstock.config.checking import ConfigError, require
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentConfig(Config):
-    """Settings of algorithms that learn from fresh segments."""
+    """Settings of algorithms that learn from fresh segments. A batch is one segment of every lane."""
 
     shared_encoder: bool | None = None
     """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""
@@ -19,16 +19,12 @@ class SegmentConfig(Config):
     """Memory core behind the encoder."""
     memory_size: int = 128
     """Width of the memory core."""
+    burn_in: int = 0
+    """First steps of each segment that only bring the memory state up to date: no loss, no gradient through them."""
     max_grad_norm: float = 0.5
     """Gradients are scaled down to this global norm."""
     segment_length: int = 32
     """Steps per segment (T)."""
-    batch_size: int = 512
-    """Steps per update (one minibatch)."""
-    num_epochs: int = 1
-    """Passes over each batch."""
-    gae_lambda: float = 0.95
-    """Lambda of the advantage estimator."""
     entropy_coef: float = 0.01
     """Weight of the entropy bonus."""
     entropy_coef_final: float | None = None
@@ -37,26 +33,51 @@ class SegmentConfig(Config):
     """Weight of the value loss."""
     normalize_returns: bool = True
     """Running normalisation of value targets; its statistics travel with the weights."""
-    max_policy_lag: int = 100
-    """Steps chosen by weights this many versions old, or older, are masked out of the loss."""
-    target_kl: float | None = None
-    """A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        for name in ("memory_size", "segment_length", "batch_size", "num_epochs", "max_policy_lag", "max_grad_norm"):
+        for name in ("memory_size", "segment_length", "max_grad_norm"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
-        is_distance = self.target_kl is None or self.target_kl > 0
-        require(is_distance, "target_kl", self.target_kl, "more than 0, or None")
-        if self.batch_size % self.segment_length:
+        if self.burn_in and self.memory == "none":
             raise ConfigError(
-                f"batch_size={self.batch_size} is not a whole number of segments: "
-                f"use a multiple of segment_length={self.segment_length}"
+                f"burn_in={self.burn_in} has no memory to bring up to date: use memory='gru', or burn_in=0"
             )
+        is_within = 0 <= self.burn_in < self.segment_length
+        require(is_within, "burn_in", self.burn_in, f"0 or more, and less than segment_length={self.segment_length}")
 
     @property
     def segments_per_batch(self) -> int:
-        """Segments that the learner takes at once (B): those of one update."""
+        """Segments that the learner takes at once (B)."""
+        return self.num_lanes
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsynchronousConfig(SegmentConfig):
+    """Settings of algorithms whose lanes never wait for the learner. A batch is segments of any lanes."""
+
+    batch_size: int = 512
+    """Steps per update."""
+    max_policy_lag: int = 100
+    """Steps chosen by weights this many versions old, or older, are masked out of the loss."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.max_policy_lag > 0, "max_policy_lag", self.max_policy_lag, "more than 0")
+        require_whole_segments(self.batch_size, self.segment_length)
+
+    @property
+    def segments_per_batch(self) -> int:
+        """Segments that the learner takes at once (B), whichever lanes they come from."""
         return self.batch_size // self.segment_length
+
+
+def require_whole_segments(batch_size: int, segment_length: int) -> None:
+    """Raise `ConfigError` unless an update's steps are a whole number of segments."""
+    require(batch_size > 0, "batch_size", batch_size, "more than 0")
+    if batch_size % segment_length:
+        raise ConfigError(
+            f"batch_size={batch_size} is not a whole number of segments: use a multiple of "
+            f"segment_length={segment_length}"
+        )

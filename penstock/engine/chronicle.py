@@ -115,7 +115,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         "restarts": status.restarts,
     }
     if status.replay_rows is None:
-        values |= {"policy_lag/mean": status.policy_lag_mean, "policy_lag/max": status.policy_lag_max}
+        lag = {"min": status.policy_lag_min, "mean": status.policy_lag_mean, "max": status.policy_lag_max}
+        values |= {f"policy_lag/{name}": value for name, value in lag.items()}
         values["masked_steps"] = status.masked_steps
     elif status.updates_per_step is not None:
         values |= {"replay/rows": status.replay_rows, "replay/updates_per_step": status.updates_per_step}

@@ -84,9 +84,7 @@ class Player:
         Seeds the samples.
     """
 
-    def __init__(
-        self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int
-    ) -> None:
+    def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
         self._model = model
         self._lanes = lanes
         self._deterministic = deterministic
@@ -169,11 +167,12 @@ def evaluate_run(
     """
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
-    env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-    seed = secrets.randbits(31) if seed is None else seed
-    evaluation = evaluate_model(
-        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed
+    env = dataclasses.replace(
+        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
+        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
     )
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluation = evaluate_model(policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed)
     if video is not None:
         film(policy, env, video, deterministic=deterministic, seed=seed)
     return dataclasses.replace(evaluation, steps=policy.meta["steps"])

@@ -81,14 +81,18 @@ class Evaluator:
     def _evaluate(self, request: dict[str, Any]) -> None:
         self._weights.refresh()
         evaluation = self._player.play(self._episodes)
+        has_reached_target = False
         if self._target is not None and evaluation.mean_return >= self._target:
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
             evaluation = self._player.play(self._episodes)
+            has_reached_target = evaluation.mean_return >= self._target
         evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
         store: CheckpointStore | None = request["store"]
         best_return: float | None = request["best_return"]
         error: Exception | None = None
-        if store is not None and (best_return is None or evaluation.mean_return > best_return):
+        # Of equals the later one, and before all the one that came over the target twice.
+        is_best = best_return is None or evaluation.mean_return >= best_return or has_reached_target
+        if store is not None and is_best:
             version = self._weights.version
             meta = {**request["meta"], "version": version, "mean_return": evaluation.mean_return}
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.algorithms import apex, appo, ddpg, dqn, ppo, sac, td3
+from penstock.algorithms import a2c, a3c, apex, appo, ddpg, dqn, impala, ppo, sac, td3
 from penstock.engine.trainer import Trainer
 
 
@@ -20,6 +20,27 @@ class PPO(Trainer):
 
     def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
         super().__init__(ppo.PPO, preset=preset, **settings)
+
+
+class A2C(Trainer):
+    """Trains with A2C, synchronous; settings are the fields of `penstock.algorithms.a2c.A2CConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(a2c.A2C, preset=preset, **settings)
+
+
+class A3C(Trainer):
+    """Trains with A3C, workers that learn; settings are the fields of `penstock.algorithms.a3c.A3CConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(a3c.A3C, preset=preset, **settings)
+
+
+class IMPALA(Trainer):
+    """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`."""
+
+    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
+        super().__init__(impala.IMPALA, preset=preset, **settings)
 
 
 class DQN(Trainer):

@@ -48,8 +48,5 @@ class HangWatch:
                 first = worker * self._num_lanes
                 last = first + self._num_lanes - 1
                 lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
-                warnings.append(
-                    f"warning: environment {env} hangs: {name} has waited "
-                    f"{now - since:.0f} s for {lanes}"
-                )
+                warnings.append(f"warning: environment {env} hangs: {name} has waited {now - since:.0f} s for {lanes}")
         return warnings

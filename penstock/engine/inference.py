@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 
-from penstock.algorithms.base import Algorithm, Request
+from penstock.algorithms.base import Request
 from penstock.engine.weights import SharedWeights
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.replay import Replay
@@ -25,9 +28,18 @@ class Inference:
         Where the model runs.
     replay
         The run's replay, if it has one: it counts the steps that exploration is scheduled by.
+    weights
+        Made of the model and the arena: keeps the one as new as what the other holds.
     """
 
-    def __init__(self, arena: ExperienceArena, algorithm: Algorithm, device: str, replay: Replay | None = None) -> None:
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        device: str,
+        replay: Replay | None = None,
+        weights: Callable[[Any, ExperienceArena], Any] = lambda model, arena: SharedWeights(model, arena.weights),
+    ) -> None:
         self._arena = arena
         self._algorithm = algorithm
         self._replay = replay
@@ -36,7 +48,7 @@ class Inference:
             self._device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16"
         )
         self._model = algorithm.build_model().to(self._device)
-        self._weights = SharedWeights(self._model, arena.weights)
+        self._weights = weights(self._model, arena)
         self._obs = np.empty((arena.shape.num_lanes, *arena.shape.observation.shape), arena.shape.observation.dtype)
 
     @torch.inference_mode()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Algorithm
+from penstock.config import Config
 from penstock.engine.clock import Clock
 from penstock.engine.rollout_worker import Report
 from penstock.engine.weights import SharedWeights
@@ -23,6 +24,15 @@ REPORT_INTERVAL = 0.1  # seconds
 
 class LearningDiverged(RuntimeError):
     """Loss or gradient was not finite too many times in a row."""
+
+
+def require_finite_updates(skipped_in_a_row: int, problem: str, updates: int, steps: int, config: Config) -> None:
+    """Raise `LearningDiverged` once too many updates in a row were skipped, the last one because of `problem`."""
+    if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        raise LearningDiverged(
+            f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: lower "
+            f"learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
+        )
 
 
 @dataclass(frozen=True)
@@ -141,12 +151,7 @@ class Learner:
         """Count an update that was left out because loss or gradient was not finite."""
         self._skipped += 1
         self._skipped_in_a_row += 1
-        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise LearningDiverged(
-                f"{self._skipped_in_a_row} updates in a row were not finite ({problem}) at update {self._updates}, "
-                f"step {self._steps}: lower learning_rate (now {self._config.learning_rate}), check the rewards' "
-                "scale (reward_scale), or use float32"
-            )
+        require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
 
     def _publish(self) -> None:
         if self._weights.version != self._version:

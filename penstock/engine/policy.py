@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +15,9 @@ from penstock.algorithms import load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.config import make_config
 from penstock.envs.actions import ActionDecoder
-from penstock.envs.observations import ObservationWriter
-from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.masks import flat_mask, mask_of_lane
+from penstock.envs.observations import observation_writer
+from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.nn import PolicyNetwork
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import resolve_checkpoint
@@ -37,7 +39,7 @@ class Policy:
         self.model = model
         self.meta = meta
         self._decode = ActionDecoder(algorithm.action)
-        self._writer = ObservationWriter(algorithm.observation)
+        self._writer = observation_writer(algorithm.observation)
 
     @property
     def has_memory(self) -> bool:
@@ -45,41 +47,60 @@ class Policy:
         return self.model.state_size > 0
 
     @torch.inference_mode()
-    def act(self, observation: Any, state: Tensor | None = None, deterministic: bool = True) -> Any:
+    def act(
+        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
+    ) -> Any:
         """Choose actions as the environment takes them.
 
         Parameters
         ----------
         observation
-            One observation, or a batch of N with a leading dimension.
+            One observation, or a batch of N: with a leading dimension, in every leaf if it is nested.
         state
             With memory: what the last call returned; None at the start of an episode.
         deterministic
             The most probable action; False: a sample (from torch's global generator).
+        action_mask
+            Where the environment has it in its info: what that says is legal, of one or of N. None: everything.
 
         Returns
         -------
         action
-            One action, or N of them. With memory the pair (action, state).
+            One action, or N of them, nested as the environment takes them. With memory the pair (action, state).
 
         Raises
         ------
         ValueError
-            The observation is not shaped as in training.
+            The observation or the mask is not shaped as in training.
         """
-        spec = self.algorithm.observation
-        array = np.asarray(observation)
-        is_batch = array.ndim == len(spec.shape) + 1
-        batch = array if is_batch else array[None]
-        obs = np.empty((len(batch), *spec.shape), spec.dtype)
-        self._writer.write_batch(obs, np.arange(len(batch)), batch)
-        memory = self.model.initial_state(len(batch)) if state is None else state
-        first = torch.full((len(batch),), state is None)
+        spec, writer = self.algorithm.observation, self._writer
+        count = writer.batch_size((observation, None) if spec.mask_is_in_info else observation)
+        if spec.mask_is_in_info:
+            observation = observation, self._legal(action_mask, count)
+        elif action_mask is not None:
+            raise ValueError("action_mask is given, and the environment of this policy has none in its info")
+        rows = np.arange(1 if count is None else count)
+        obs = np.zeros((len(rows), *spec.shape), spec.dtype)
+        if count is None:
+            writer.write_each(obs, rows, [observation])
+        else:
+            writer.write_batch(obs, rows, observation)
+        memory = self.model.initial_state(len(rows)) if state is None else state
+        first = torch.full((len(rows),), state is None)
         distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
-        chosen = distribution.mode() if deterministic else distribution.sample(self._noise(len(batch)))
-        actions = self._decode(chosen.numpy())
-        action = actions if is_batch else actions[0]
+        chosen = distribution.mode() if deterministic else distribution.sample(self._noise(len(rows)))
+        action = self._decode.each(chosen.numpy())[0] if count is None else self._decode(chosen.numpy())
         return (action, memory) if self.has_memory else action
+
+    def _legal(self, mask: Any, count: int | None) -> np.ndarray:
+        """Return the mask of one observation, bool ``[M]``, or of N, ``[N, M]``."""
+        action = self.algorithm.action
+        if mask is None:
+            legal = np.ones(sum(action.choices), np.bool_)
+            return legal if count is None else np.tile(legal, (count, 1))
+        if count is None:
+            return flat_mask(mask, action)
+        return np.array([flat_mask(mask_of_lane(mask, lane), action) for lane in range(count)])
 
     def _noise(self, count: int) -> Tensor:
         action = self.algorithm.action
@@ -118,21 +139,34 @@ def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
     """What an environment shows and takes, as JSON values; infinite bounds as text."""
-    return {
-        "observation": {**vars(observation)},
-        "action": {
-            **vars(action),
-            "low": None if action.low is None else [repr(x) for x in action.low],
-            "high": None if action.high is None else [repr(x) for x in action.high],
-        },
-    }
+    return {"observation": dataclasses.asdict(observation), "action": _action_to_json(action)}
 
 
 def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
     """The inverse of `specs_to_json`."""
-    observation, action = dict(specs["observation"]), dict(specs["action"])
-    observation["shape"], action["shape"] = tuple(observation["shape"]), tuple(action["shape"])
-    for bound in ("low", "high"):
-        if action[bound] is not None:
-            action[bound] = tuple(float(x) for x in action[bound])
-    return ObservationSpec(**observation), ActionSpec(**action)
+    return _observation_from_json(specs["observation"]), _action_from_json(specs["action"])
+
+
+def _action_to_json(action: ActionSpec) -> dict[str, Any]:
+    bounds = {name: bound and [repr(x) for x in bound] for name, bound in (("low", action.low), ("high", action.high))}
+    return {**vars(action), **bounds, "parts": [(key, _action_to_json(part)) for key, part in action.parts]}
+
+
+def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
+    bounds = {name: fields[name] and tuple(float(x) for x in fields[name]) for name in ("low", "high")}
+    parts = tuple((key, _action_from_json(part)) for key, part in fields.get("parts", ()))
+    return ActionSpec(**{**_tuples(fields), **bounds, "parts": parts})
+
+
+def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:
+    parts = tuple(_part_from_json(part) for part in fields.get("parts", ()))
+    mask = fields.get("mask") and _part_from_json(fields["mask"])
+    return ObservationSpec(**{**_tuples(fields), "parts": parts, "mask": mask})
+
+
+def _part_from_json(fields: Mapping[str, Any]) -> ObservationPart:
+    return ObservationPart(fields["path"], _observation_from_json(fields["spec"]), fields["offset"])
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

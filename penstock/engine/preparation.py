@@ -17,7 +17,7 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay, transition_fields
-from penstock.nn import PolicyNetwork
+from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -36,8 +36,9 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    segment_length, num_slots = 1, config.num_lanes
+    segment_length, num_slots, shared_nbytes = 1, config.num_lanes, 0
     if isinstance(algorithm, SegmentAlgorithm):
+        shared_nbytes = WeightsLayout(model).nbytes if algorithm.learns_in_workers else 0
         segment_length, num_slots = algorithm.config.segment_length, config.num_lanes + _waiting_segments(algorithm)
     return RunShape(
         num_workers=config.workers,
@@ -50,6 +51,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         records=algorithm.record_columns(),
         state_size=model.state_size,
         weights_nbytes=weights_nbytes(model),
+        shared_nbytes=shared_nbytes,
     )
 
 
@@ -57,9 +59,11 @@ def _waiting_segments(algorithm: SegmentAlgorithm) -> int:
     """Segments that there is room for beside the one that every lane writes.
 
     An asynchronous learner's next batch is collected while it learns; a synchronous one keeps the slot of every lane
-    until it has learned, so that nobody can step meanwhile.
+    until it has learned, so that nobody can step meanwhile. Who learns from its own segments needs no others.
     """
     config = algorithm.config
+    if algorithm.learns_in_workers:
+        return 0
     if not algorithm.synchronous:
         return config.segments_per_batch
     if config.segments_per_batch != config.num_lanes:

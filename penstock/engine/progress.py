@@ -42,6 +42,7 @@ class Progress:
         self._gauges = gauges
         self.run_dir: str | None = None
         self.learned: dict[str, Any] = {}
+        self._learned_in_workers: dict[str, Any] = {}
         self.steps = 0
         self.seconds = 0.0
         self.restarts = 0
@@ -57,9 +58,13 @@ class Progress:
 
     def take_learned(self, report: dict[str, Any]) -> None:
         """Note where the learner stands."""
-        self.learned = report
+        self.learned = {**self.learned, **report, **self._learned_in_workers}
         self.steps = report["steps"]
         self._rate.append((time.monotonic(), self.steps))
+
+    def take_learned_in_worker(self, report: dict[str, Any]) -> None:
+        """Note what a rollout worker that learns itself says of it, beside what the learner says of all of them."""
+        self._learned_in_workers = report
 
     def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
         """Note finished training episodes, (return, length) each."""
@@ -139,7 +144,7 @@ class Progress:
             return learner.name, f"rollout workers wait {for_learner:.0%} of their time for it"
         if for_actions > 0.2 and policy is not None:
             return policy.name, f"rollout workers wait {for_actions:.0%} of their time for actions"
-        most = max(("env", "infer", "write"), key=lambda name: rollout.activities[name])
+        most = max(("env", "infer", "write", "learn"), key=lambda name: rollout.activities[name])
         return rollout.name, f"busy {rollout.busy:.0%} of the time, mostly {most}"
 
     def status(self) -> Status:
@@ -164,6 +169,7 @@ class Progress:
             updates=learned.get("updates", 0),
             version=learned.get("version", 0),
             losses=learned.get("losses", {}),
+            policy_lag_min=learned.get("lag_min", 0.0),
             policy_lag_mean=learned.get("lag_mean", 0.0),
             policy_lag_max=learned.get("lag_max", 0.0),
             replay_rows=learned.get("replay_rows"),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
+from penstock.algorithms.base import NonFiniteUpdate
+from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Control, ExperienceArena

@@ -86,8 +86,13 @@ class RolloutRole:
         """Make the rollout worker and its lanes."""
         if self.algorithm is None:
             return RolloutWorker(self.rollout, arena, report, None)
+        from penstock.algorithms.segment import SegmentAlgorithm
+        from penstock.engine.hogwild import ActorLearner
         from penstock.engine.inference import Inference
 
+        if isinstance(self.algorithm, SegmentAlgorithm) and self.algorithm.learns_in_workers:
+            both = ActorLearner(arena, self.algorithm, self.rollout.worker, report)
+            return RolloutWorker(self.rollout, arena, report, both, both)
         inference = Inference(arena, self.algorithm, "cpu", self.rollout.replay)
         return RolloutWorker(self.rollout, arena, report, inference)
 
@@ -126,9 +131,12 @@ class LearnerRole:
         """Make the learner of the algorithm's kind of experience, its model and its optimisers."""
         from penstock.algorithms.replay import ReplayAlgorithm
         from penstock.algorithms.segment import SegmentAlgorithm
+        from penstock.engine.hogwild import HogwildLearner
         from penstock.engine.replay_learner import ReplayLearner
         from penstock.engine.segment_learner import SegmentLearner
 
+        if isinstance(self.algorithm, SegmentAlgorithm) and self.algorithm.learns_in_workers:
+            return HogwildLearner(self.algorithm, arena, self.state, report)
         if isinstance(self.algorithm, SegmentAlgorithm):
             return SegmentLearner(self.algorithm, arena, self.state, self.learning, report)
         assert isinstance(self.algorithm, ReplayAlgorithm) and self.replay is not None

@@ -15,7 +15,7 @@ from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.replay import Replay
-from penstock.experience.segments import SegmentWriter
+from penstock.experience.segments import OwnSegmentWriter, SegmentWriter
 from penstock.experience.transitions import TransitionWriter
 from penstock.ipc import fence, gather
 
@@ -37,6 +37,14 @@ class ExperienceWriter(Protocol):
     def restart_if_fenced(self) -> None: ...
 
     def record(self) -> None: ...
+
+
+class Learns(Protocol):
+    """Whoever learns from a worker's own segments on the spot."""
+
+    def is_wanted(self) -> bool: ...
+
+    def learn(self, slots: np.ndarray) -> None: ...
 
 
 class Infers(Protocol):
@@ -73,17 +81,29 @@ class RolloutWorker:
         Called with ("episodes", list of (return, length)) and ("metrics", dict) now and then.
     inference
         Answers requests at once (local inference); None: a policy worker will.
+    learner
+        Learns from full segments at once; None: they go to the learner.
     """
 
-    ACTIVITIES = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner")
+    ACTIVITIES = (
+        "env", "infer", "write", "learn",
+        "wait for slots", "wait for actions", "wait for learner", "wait for goal",
+    )  # fmt: skip
 
-    def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Report, inference: Infers | None) -> None:
+    def __init__(
+        self,
+        spec: RolloutSpec,
+        arena: ExperienceArena,
+        report: Report,
+        inference: Infers | None,
+        learner: Learns | None = None,
+    ) -> None:
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges[spec.worker], self.ACTIVITIES)
         shape = arena.shape
         self._groups = [
-            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, inference)
+            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, inference, learner)
             for i in range(shape.num_groups)
         ]
         self._next_report = 0.0
@@ -124,7 +144,13 @@ class LaneGroup:
     """The lanes of a worker that step together: their segments, their noise, and the request they wait for."""
 
     def __init__(
-        self, spec: RolloutSpec, arena: ExperienceArena, number: int, clock: Clock, inference: Infers | None
+        self,
+        spec: RolloutSpec,
+        arena: ExperienceArena,
+        number: int,
+        clock: Clock,
+        inference: Infers | None,
+        learner: Learns | None,
     ) -> None:
         shape = arena.shape
         first_lane = number * shape.group_size
@@ -137,11 +163,8 @@ class LaneGroup:
         self._arena = arena
         self._clock = clock
         self._inference = inference
-        self.writer: ExperienceWriter = (
-            SegmentWriter(arena, spec.worker, self.lanes, first_lane)
-            if spec.replay is None
-            else TransitionWriter(arena, spec.worker, self.lanes, first_lane, spec.replay)
-        )
+        self._learner = learner
+        self.writer = self._make_writer(spec, first_lane)
         self._noise = NoiseStreams(
             shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
             seed=spec.seed, incarnation=spec.incarnation,
@@ -150,6 +173,19 @@ class LaneGroup:
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
         self.is_waiting_for_actions = False
         self.lanes.reset()
+
+    def _make_writer(self, spec: RolloutSpec, first_lane: int) -> ExperienceWriter:
+        place = self._arena, spec.worker, self.lanes, first_lane
+        if spec.replay is not None:
+            return TransitionWriter(*place, spec.replay)
+        if self._learner is not None:
+            return OwnSegmentWriter(*place, learn=self._learn, is_wanted=self._learner.is_wanted)
+        return SegmentWriter(*place)
+
+    def _learn(self, slots: np.ndarray) -> None:
+        assert self._learner is not None
+        self._clock.switch("learn")
+        self._learner.learn(slots)
 
     def poll(self) -> bool:
         """Step if the actions are there, then ask for the next ones; False if neither was possible.

@@ -7,6 +7,7 @@ import os
 import torch
 
 from penstock.algorithms.base import Algorithm
+from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
 from penstock.engine.evaluator import Evaluator
 from penstock.engine.learner import Learner, Start
@@ -59,6 +60,8 @@ def role_specs(
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
     """Whether a policy worker infers; "auto": on a GPU, and for images, whose networks are worth a batch."""
+    if isinstance(algorithm, SegmentAlgorithm) and algorithm.learns_in_workers:
+        return False
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu" or algorithm.observation.is_image
     return inference == "central"

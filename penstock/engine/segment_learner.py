@@ -1,15 +1,16 @@
-"""The learner of fresh segments: each batch is learned from once, in minibatches, for a few epochs."""
+"""The learner of fresh segments: each batch is taken once, for as many updates as the algorithm makes of it."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import AsynchronousConfig
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Control, ExperienceArena
@@ -48,7 +49,9 @@ class SegmentLearner(Learner):
             self._optimizer.load_state_dict(learning["optimizer"])
         self._reader = BatchReader(
             arena, config.segments_per_batch, self._device,
-            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=config.max_policy_lag,
+            reward_scale=config.reward_scale, reward_clip=config.reward_clip,
+            max_policy_lag=config.max_policy_lag if isinstance(config, AsynchronousConfig) else None,
+            burn_in=config.burn_in,
         )  # fmt: skip
         self._generator = torch.Generator().manual_seed(config.seed)
         self._held = np.empty(0, np.int64)
@@ -93,6 +96,7 @@ class SegmentLearner(Learner):
         lag = self._lag
         return {
             "masked_steps": self._masked,
+            "lag_min": lag.min().item() if len(lag) else 0.0,
             "lag_mean": lag.float().mean().item() if len(lag) else 0.0,
             "lag_max": lag.max().item() if len(lag) else 0.0,
             "learning_rate": self._optimizer.param_groups[0]["lr"],
@@ -121,35 +125,29 @@ class SegmentLearner(Learner):
             group["lr"] = self._algorithm.learning_rate(config.learning_rate, batch.progress)
         with torch.no_grad(), self._autocast:
             self._algorithm.prepare(self._model, batch)
-        stop = False
-        for _ in range(config.num_epochs):
-            for minibatch in self._algorithm.minibatches(batch, self._generator):
-                if not minibatch.learn.any():
-                    continue  # the optimiser's momentum would still move the weights
-                metrics = self._update(minibatch)
-                for name, value in metrics.items():
-                    sums[name] = sums[name] + value if name in sums else value
-                count += 1
-                stop = config.target_kl is not None and bool(metrics["approx_kl"] > 1.5 * config.target_kl)
-                if stop:
-                    break
-            if stop:
+        for minibatch in self._algorithm.updates(batch, self._generator):
+            if not minibatch.learn.any():
+                continue  # the optimiser's momentum would still move the weights
+            metrics = self._update(minibatch)
+            for name, value in metrics.items():
+                sums[name] = sums[name] + value if name in sums else value
+            count += bool(metrics)
+            if metrics and self._algorithm.is_enough(metrics):
                 break
         with torch.no_grad():
             self._algorithm.update_statistics(self._model, batch)
         return {name: value / count for name, value in sums.items()}
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
+        """Make one update; return what is reported of it, nothing if it was skipped."""
         if not self._algorithm.synchronous:
             self._publish()
         self._optimizer.zero_grad(set_to_none=False)
-        with self._autocast:
-            loss, metrics = self._algorithm.loss(self._model, batch)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.max_grad_norm)
-        if math.isfinite((loss.detach() + norm).item()):
-            self._optimizer.step()
-            self._updated()
-        else:
-            self._skip(f"loss {loss.item()}, gradient norm {norm.item()}")
-        return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
+        try:
+            metrics = self._algorithm.backward(self._model, batch, self._autocast)
+        except NonFiniteUpdate as problem:
+            self._skip(str(problem))
+            return {}
+        self._optimizer.step()
+        self._updated()
+        return metrics

@@ -44,7 +44,7 @@ class SerialBackend:
         self._restarts = restarts
         self._roles: dict[str, Role] = {}
         self._steps = 0
-        self._has_learned = False
+        self._has_news = False
 
     def start(self) -> None:
         """Make the roles."""
@@ -52,13 +52,13 @@ class SerialBackend:
             self._build(name)
 
     def pump(self, timeout: float) -> None:
-        """Poll all roles in turn: until the learner has learned, none has anything to do, or `timeout` seconds."""
+        """Poll all roles in turn: until one has learned or evaluated, none has anything to do, or `timeout` seconds."""
         threads = torch.get_num_threads()
         torch.set_num_threads(max(spec.num_threads for spec in self._specs.values()))
         try:
-            self._has_learned = False
+            self._has_news = False
             end = time.monotonic() + timeout
-            while self._poll_all() and not self._has_learned and time.monotonic() < end:
+            while self._poll_all() and not self._has_news and time.monotonic() < end:
                 pass
         finally:
             torch.set_num_threads(threads)
@@ -125,7 +125,7 @@ class SerialBackend:
         def report(kind: str, payload: Any) -> None:
             if kind == "learned":
                 self._steps = payload["steps"]
-                self._has_learned = True
+            self._has_news |= kind in ("learned", "evaluation")  # what the supervisor decides by
             self._handle(role, kind, payload)
 
         return report

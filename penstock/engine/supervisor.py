@@ -309,6 +309,8 @@ class Supervisor:
     def _handle(self, role: str, kind: str, payload: Any) -> None:
         if kind == "learned":
             self.progress.take_learned(payload)
+        elif kind == "learned_in_worker":
+            self.progress.take_learned_in_worker(payload)
         elif kind == "episodes":
             self.progress.take_episodes(payload)
         elif kind == "metrics":

@@ -16,8 +16,9 @@ from torch import Tensor
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.replay import ReplayAlgorithm
+from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError, make_config
-from penstock.engine import launcher
+from penstock.engine import hogwild, launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
@@ -185,8 +186,9 @@ class Trainer:
         else:
             launcher.discard()
         self.config = config
-        self._env = resolve_env(config)
-        observation, action, frame_skip = probe(self._env)
+        env = resolve_env(config)
+        observation, action, frame_skip = probe(env)
+        self._env = replace(env, mask_is_in_info=observation.mask_is_in_info)
         self._algorithm = algorithm(config, observation, action)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
@@ -198,6 +200,8 @@ class Trainer:
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
+        if isinstance(self._algorithm, SegmentAlgorithm) and self._algorithm.learns_in_workers:
+            hogwild.begin(self._algorithm, self._arena, self._model, start.state, start.learning)
         if run is None and config.run_dir is not None:
             run = RunDirectory.create(
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()

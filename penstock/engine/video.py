@@ -14,6 +14,7 @@ import torch
 
 from penstock.config import ConfigError
 from penstock.engine.policy import Policy
+from penstock.envs.masks import MASK
 from penstock.envs.spec import EnvSpec
 
 MAX_STEPS = 10_000
@@ -75,13 +76,13 @@ def play_and_draw(
     ConfigError
         The environment `name` does not draw.
     """
-    observation, _ = stage.reset(seed=seed)
+    observation, info = stage.reset(seed=seed)
     yield _picture(stage, name)
-    state = None
+    state, has_mask = None, policy.algorithm.observation.mask_is_in_info
     for _ in range(MAX_STEPS):
-        answer = policy.act(observation, state, deterministic)
+        answer = policy.act(observation, state, deterministic, info[MASK] if has_mask else None)
         action, state = answer if policy.has_memory else (answer, None)
-        observation, _, terminated, truncated, _ = stage.step(action)
+        observation, _, terminated, truncated, info = stage.step(action)
         yield _picture(stage, name)
         if terminated or truncated:
             return

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
 from penstock.envs.episodes import EpisodeBook, EpisodeRecord, MetricMeans
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.masks import flat_mask, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 
@@ -56,6 +58,8 @@ class Lanes(ABC):
         Whether the observation shown now is the first one of an episode.
     finals : int64 [K]
         Lanes whose true final observation came in the same step as the next episode's first one.
+    mask_was_in_info : bool
+        Whether an info of a reset has held a mask of legal actions.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Lanes(ABC):
         self.valid = np.zeros(num_lanes, np.bool_)
         self.first = np.ones(num_lanes, np.bool_)
         self.finals = np.empty(0, np.int64)
+        self.mask_was_in_info = False
         self._steps = 0
         self._episodes = EpisodeBook(num_lanes)
         self._metrics = MetricMeans()
@@ -95,8 +100,8 @@ class Lanes(ABC):
         Parameters
         ----------
         actions
-            int64 ``[N]`` counted from 0, or float32 ``[N, d]`` as the policy chose them. The actions of lanes
-            whose turn is an autoreset are ignored.
+            ``[N, *action.column_shape]`` of the dtype ``action.column_dtype``, as the policy chose them. The actions
+            of lanes whose turn is an autoreset are ignored.
 
         Raises
         ------
@@ -118,7 +123,8 @@ class Lanes(ABC):
         Raises
         ------
         EnvironmentFailure
-            An observation has the wrong shape or an incompatible dtype, or is not finite.
+            An observation has the wrong shape or an incompatible dtype, or is not finite, or no action is legal
+            though its episode goes on.
         """
 
     @abstractmethod
@@ -164,6 +170,38 @@ class Lanes(ABC):
                 raise self._failure("step", lane, f"expected a finite float32 reward, found {reward[lane]}")
         self.reward[:] = reward
         self._episodes.add(reward, self.valid, (self.terminated | self.truncated).nonzero()[0].tolist())
+
+    def _mask_of(self, phase: str, lane: int, mask: Any, *, is_final: bool = False) -> np.ndarray:
+        """Return the mask of an info, flat; where the episode is over it may be missing: all is legal then."""
+        try:
+            return flat_mask(mask, self.action)
+        except ValueError as error:
+            if is_final:
+                return np.ones(sum(self.action.choices), np.bool_)
+            raise self._failure(phase, lane, str(error)) from error
+
+    def _settle_masks(self, column: np.ndarray, rows: np.ndarray, is_final: np.ndarray | None = None) -> None:
+        """Where a choice has no legal value, let all be legal if the episode is over; if it goes on, refuse.
+
+        Parameters
+        ----------
+        column, rows
+            As just written.
+        is_final
+            Rows of episodes that are over; None: as what the lanes show now.
+        """
+        mask = self.observation.mask
+        if mask is None:
+            return
+        if is_final is None:
+            is_final = (self.terminated | self.truncated) & ~self.first
+        entries = slice(mask.offset, mask.offset + mask.spec.shape[0])
+        stuck = offers_nothing(column[rows, entries], self.action.choices)
+        lost = stuck & ~is_final
+        if lost.any():
+            problem = "expected a mask of legal actions that leaves each choice a value, found one that does not"
+            raise self._observation_failure(int(lost.argmax()), f"{problem}: let one be legal, or end the episode")
+        column[rows[stuck], entries] = True
 
     def _failure(self, phase: str, lane: int | None, problem: str | Exception) -> EnvironmentFailure:
         if isinstance(problem, Exception):

@@ -61,16 +61,19 @@ def make_lanes(
 
             made.append(_guarded(spec, None, lambda: make_atari(kwargs, num_lanes, num_threads)))
             skip = kwargs["frameskip"]
-            lanes: Lanes = VectorLanes(
-                made[0], np.array(seeds), name=spec.name, first_lane=first_lane, frame_skip=skip
-            )
+            lanes: Lanes = VectorLanes(made[0], np.array(seeds), name=spec.name, first_lane=first_lane, frame_skip=skip)
             return _stacked(lanes, kwargs["stack_num"] > 1)
         if spec.vectorize == "vector":
             made.append(_guarded(spec, None, lambda: _vector_env(source, kwargs, num_lanes)))
-            return VectorLanes(made[0], _vector_seed(made[0], seeds), name=spec.name, first_lane=first_lane)
+            return VectorLanes(
+                made[0], _vector_seed(made[0], seeds), name=spec.name, first_lane=first_lane,
+                mask_is_in_info=spec.mask_is_in_info,
+            )  # fmt: skip
         for lane in range(first_lane, first_lane + num_lanes):
             made.append(_guarded(spec, lane, lambda: _single_env(source, kwargs)))
-        lanes = SingleLanes(made, seeds, name=spec.name, first_lane=first_lane)
+        lanes = SingleLanes(
+            made, seeds, name=spec.name, first_lane=first_lane, mask_is_in_info=spec.mask_is_in_info
+        )  # fmt: skip
         return _stacked(lanes, isinstance(made[0], FrameStackObservation))
     except BaseException:
         for env in made:
@@ -93,9 +96,18 @@ def make_env(
 
 
 def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
-    """Return what an environment shows, what it takes and its frames per step, by making one and closing it."""
+    """Return what an environment shows, what it takes and its frames per step, by making one and closing it.
+
+    If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
+    """
     lanes = make_lanes(spec, 1)
+    if lanes.action.choices and lanes.observation.mask is None:
+        # What is wrong with a reset is for those to tell who go on from it.
+        with contextlib.suppress(EnvironmentFailure):
+            lanes.reset()
     lanes.close()
+    if lanes.mask_was_in_info:
+        return probe(dataclasses.replace(spec, mask_is_in_info=True))
     return lanes.observation, lanes.action, lanes.frame_skip
 
 
@@ -105,6 +117,8 @@ def lane_seed(seed: int, lane: int, incarnation: int) -> int:
 
 
 def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
+    # Rows of bytes are no stacks, whatever lies in them.
+    is_stacked = is_stacked and not lanes.observation.parts
     lanes.observation = dataclasses.replace(lanes.observation, is_stacked=is_stacked)
     return lanes
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
 
-from penstock.envs.spaces import ObservationSpec
+from penstock.envs.spaces import ObservationPart, ObservationSpec
 from penstock.ipc import all_finite, scatter
 
 
@@ -23,33 +28,69 @@ class BadObservationError(ValueError):
         return self.problem
 
 
-class ObservationWriter:
-    """Copies observations into rows of a column.
+class ObservationWriter(ABC):
+    """Copies observations into rows of a column."""
+
+    @abstractmethod
+    def write_each(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> None:
+        """Copy ``observations[i]``, as a single environment shows it, into ``column[rows[i]]``.
+
+        Raises
+        ------
+        BadObservationError
+            No array, wrong shape, incompatible dtype, discrete value out of range, NaN or infinity; no such leaf.
+        """
+
+    @abstractmethod
+    def write_batch(self, column: np.ndarray, rows: np.ndarray, batch: Any) -> None:
+        """Copy the observations of a batch, one array ``[N, *shape]`` or dicts and tuples of such, into their rows.
+
+        Raises
+        ------
+        BadObservationError
+            As `write_each` does.
+        """
+
+    @abstractmethod
+    def batch_size(self, observation: Any) -> int | None:
+        """Number of observations if it is a batch of them; None if it is one."""
+
+
+def observation_writer(spec: ObservationSpec) -> ObservationWriter:
+    """Return what writes observations of this layout.
+
+    Where the mask is in the info, it takes pairs of an observation and its mask.
+    """
+    return CompositeWriter(spec) if spec.parts else LeafWriter(spec)
+
+
+class LeafWriter(ObservationWriter):
+    """Writes observations that are one array or number each.
 
     Parameters
     ----------
     spec
-        Layout of the column.
+        Layout of the column. Columns may be strided: parts of the rows of another.
+    is_mask
+        Any numbers will do: what is not 0 is legal.
     """
 
-    def __init__(self, spec: ObservationSpec) -> None:
+    def __init__(self, spec: ObservationSpec, *, is_mask: bool = False) -> None:
         self._spec = spec
+        self._is_mask = is_mask
+        self._is_flattened = is_mask or bool(spec.nvec)
         self._dtype = np.dtype(spec.dtype)
         # Dtypes that any assignment to the column converts without loss of meaning.
         self._accepted = {self._dtype}
 
     def write_each(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> None:
-        """Copy ``observations[i]``, each an array or number of its own, into ``column[rows[i]]``.
-
-        Raises
-        ------
-        BadObservationError
-            No array, wrong shape, incompatible dtype, discrete value out of range, NaN or infinity.
-        """
         if self._spec.num_values is not None:
             self.write_batch(column, rows, self._stack_numbers(observations))
             return
         shape, accepted = self._spec.shape, self._accepted
+        if self._spec.nvec:
+            self.write_batch(column, rows, [self._admit(one, shape, i) for i, one in enumerate(observations)])
+            return
         row_numbers = rows.tolist()
         for row, observation in zip(row_numbers, observations, strict=True):
             if type(observation) is not np.ndarray or observation.shape != shape or observation.dtype not in accepted:
@@ -58,18 +99,20 @@ class ObservationWriter:
         self._require_finite(column, rows)
 
     def write_batch(self, column: np.ndarray, rows: np.ndarray, batch: Any) -> None:
-        """Copy ``batch[i]``, a row of one array ``[N, *shape]``, into ``column[rows[i]]``.
-
-        Raises
-        ------
-        BadObservationError
-            As `write_each` does.
-        """
         values = self._admit(batch, (len(rows), *self._spec.shape), None)
-        if self._spec.num_values is not None:
-            values = self._count_from_zero(values, self._spec.num_values)
-        scatter(column, rows, np.ascontiguousarray(values, self._dtype))
+        if self._spec.num_values is not None or self._spec.nvec:
+            values = self._count_from_zero(values)
+        if column.flags.c_contiguous:
+            scatter(column, rows, np.ascontiguousarray(values, self._dtype))
+        else:
+            column[rows] = values
         self._require_finite(column, rows)
+
+    def batch_size(self, observation: Any) -> int | None:
+        array, shape = np.asarray(observation), self._spec.shape
+        if self._is_flattened:  # one observation may have any shape
+            return len(array) if array.size > shape[0] or array.shape == (1, *shape) else None
+        return len(array) if array.ndim == len(shape) + 1 else None
 
     def _admit(self, observation: Any, shape: tuple[int, ...], index: int | None) -> np.ndarray:
         try:
@@ -77,6 +120,8 @@ class ObservationWriter:
         except Exception as error:  # ragged, or an object whose own conversion fails
             found = f"a {type(observation).__name__} that is no array: {error}"
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}") from error
+        if self._is_flattened and array.size == math.prod(shape):
+            array = array.reshape(shape)
         if array.shape != shape:
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {array.shape}")
         if array.dtype not in self._accepted:
@@ -91,7 +136,7 @@ class ObservationWriter:
         return array
 
     def _can_hold(self, array: np.ndarray) -> bool:
-        if self._dtype.kind == "f":
+        if self._dtype.kind == "f" or self._is_mask:
             return array.dtype.kind in "biuf"
         limits = np.iinfo(self._dtype) if self._dtype.kind != "b" else None
         low, high = (limits.min, limits.max) if limits else (0, 1)
@@ -108,19 +153,22 @@ class ObservationWriter:
             self._admit(observation, (), index)
         raise BadObservationError(None, f"expected integers, found {observations!r}")
 
-    def _count_from_zero(self, values: np.ndarray, num_values: int) -> np.ndarray:
-        counted = values.astype(np.int64) - self._spec.start
-        outside = (counted < 0) | (counted >= num_values)
+    def _count_from_zero(self, values: np.ndarray) -> np.ndarray:
+        spec = self._spec
+        starts: Any = spec.start if spec.num_values is not None else np.array(spec.starts)
+        counts: Any = spec.num_values if spec.num_values is not None else np.array(spec.nvec)
+        counted = values.astype(np.int64) - starts
+        outside = (counted < 0) | (counted >= counts)
         if outside.any():
-            index = int(outside.argmax())
-            legal = f"from {self._spec.start} to {self._spec.start + num_values - 1}"
+            index = int(outside.reshape(len(values), -1).any(axis=1).argmax())
+            legal = f"from {starts} to {starts + counts - 1}"
             raise BadObservationError(index, f"expected a discrete observation {legal}, found {values[index]}")
         return counted
 
     def _require_finite(self, column: np.ndarray, rows: np.ndarray) -> None:
         if self._dtype.kind != "f":
             return
-        if self._dtype == np.float16:
+        if self._dtype == np.float16 or not column.flags.c_contiguous:
             finite = np.isfinite(column[rows]).reshape(len(rows), -1).all(axis=1)
             index = -1 if finite.all() else int(finite.argmin())
         else:
@@ -128,3 +176,107 @@ class ObservationWriter:
         if index >= 0:
             found = np.array2string(column[rows[index]], threshold=16)
             raise BadObservationError(index, f"expected a finite observation, found NaN or infinity in {found}")
+
+
+class CompositeWriter(ObservationWriter):
+    """Writes observations of several leaves, side by side into rows of bytes.
+
+    Parameters
+    ----------
+    spec
+        Layout of the rows. Where the mask is in the info, observations come in pairs with their masks.
+    """
+
+    def __init__(self, spec: ObservationSpec) -> None:
+        beginning = (0,) if spec.mask_is_in_info else ()
+        self._leaves = [_Leaf(part, LeafWriter(part.spec), beginning, part.path) for part in spec.parts]
+        if spec.mask is not None:
+            writer = LeafWriter(spec.mask.spec, is_mask=True)
+            within = ((1,), "") if spec.mask_is_in_info else ((), spec.mask.path)
+            self._leaves.append(_Leaf(spec.mask, writer, *within))
+
+    def write_each(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> None:
+        for leaf in self._leaves:
+            try:
+                values = [leaf.find(observation, index) for index, observation in enumerate(observations)]
+                leaf.writer.write_each(leaf.view(column), rows, values)
+            except BadObservationError as bad:
+                raise leaf.named(bad) from bad
+
+    def write_batch(self, column: np.ndarray, rows: np.ndarray, batch: Any) -> None:
+        for leaf in self._leaves:
+            try:
+                leaf.writer.write_batch(leaf.view(column), rows, leaf.find(batch, None))
+            except BadObservationError as bad:
+                raise leaf.named(bad) from bad
+
+    def batch_size(self, observation: Any) -> int | None:
+        first = self._leaves[0]
+        try:
+            return first.writer.batch_size(first.find(observation, None))
+        except BadObservationError as bad:
+            raise first.named(bad) from bad
+
+
+class _Leaf:
+    """A leaf of a composite observation: where it lies there, and where in the row.
+
+    Parameters
+    ----------
+    part
+        Where it lies in the row.
+    writer
+        Writes it.
+    beginning, path
+        Keys, then keys joined to a path, that lead to it in what is written.
+    """
+
+    def __init__(self, part: ObservationPart, writer: LeafWriter, beginning: tuple[int, ...], path: str) -> None:
+        self.writer = writer
+        self._name = part.path
+        self._shape = part.spec.shape
+        self._dtype = np.dtype(part.spec.dtype)
+        self._bytes = slice(part.offset, part.offset + math.prod(part.spec.shape) * self._dtype.itemsize)
+        self._beginning = beginning
+        self._path = path
+        self._keys: tuple[Any, ...] | None = None
+
+    def find(self, observation: Any, index: int | None) -> Any:
+        """Return the leaf of an observation or batch."""
+        try:
+            if self._keys is None:
+                inner = reduce(getitem, self._beginning, observation)
+                self._keys = (*self._beginning, *_keys_along(self._path, inner))
+            return reduce(getitem, self._keys, observation)
+        except (KeyError, IndexError, TypeError):
+            found = _outline(reduce(getitem, self._beginning, observation))
+            raise BadObservationError(index, f"expected an observation that has it, found {found}") from None
+
+    def view(self, column: np.ndarray) -> np.ndarray:
+        """Return the leaf's column, a strided view of the rows of bytes."""
+        return column[:, self._bytes].view(self._dtype).reshape(len(column), *self._shape)
+
+    def named(self, bad: BadObservationError) -> BadObservationError:
+        """Return the error with the leaf's name."""
+        return BadObservationError(bad.index, f"{self._name}: {bad.problem}" if self._name else bad.problem)
+
+
+def _keys_along(path: str, observation: Any) -> tuple[Any, ...]:
+    """Take a path apart into the keys and indices of an observation that it leads through: keys may contain "/"."""
+    if not path:
+        return ()
+    is_sequence = isinstance(observation, (tuple, list))
+    for key in observation if isinstance(observation, Mapping) else range(len(observation)) if is_sequence else ():
+        if path == str(key):
+            return (key,)
+        if path.startswith(f"{key}/"):
+            with contextlib.suppress(KeyError):
+                return (key, *_keys_along(path.removeprefix(f"{key}/"), observation[key]))
+    raise KeyError(path)
+
+
+def _outline(observation: Any) -> str:
+    if isinstance(observation, Mapping):
+        return f"a {type(observation).__name__} with the keys {', '.join(map(repr, observation))}"
+    size = f" of {len(observation)}" if isinstance(observation, (tuple, list)) else ""
+    return f"a {type(observation).__name__}{size}"

@@ -16,8 +16,9 @@ import numpy as np
 from penstock.envs.actions import ActionDecoder
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.lanes import Lanes
-from penstock.envs.observations import BadObservationError, ObservationWriter
-from penstock.envs.translation import action_spec, observation_spec
+from penstock.envs.masks import MASK
+from penstock.envs.observations import BadObservationError, observation_writer
+from penstock.envs.translation import environment_specs
 
 
 class SingleLanes(Lanes):
@@ -34,6 +35,8 @@ class SingleLanes(Lanes):
         Their seeds, passed to their first reset.
     name, first_lane
         As for `Lanes`.
+    mask_is_in_info
+        Every info holds a mask of legal actions.
 
     Raises
     ------
@@ -43,25 +46,32 @@ class SingleLanes(Lanes):
         The environments' spaces differ.
     """
 
-    def __init__(self, envs: Sequence[gymnasium.Env], seeds: Sequence[int], *, name: str, first_lane: int = 0) -> None:
-        space = envs[0].observation_space
+    def __init__(
+        self,
+        envs: Sequence[gymnasium.Env],
+        seeds: Sequence[int],
+        *,
+        name: str,
+        first_lane: int = 0,
+        mask_is_in_info: bool = False,
+    ) -> None:
         frame_skip = getattr(envs[0].unwrapped, "frame_skip", 1)
         super().__init__(
             len(envs),
-            observation_spec(space),
-            action_spec(envs[0].action_space),
+            *environment_specs(envs[0].observation_space, envs[0].action_space, mask_is_in_info),
             name=name,
             first_lane=first_lane,
             frame_skip=frame_skip if isinstance(frame_skip, int) else 1,
         )
         self._envs = list(envs)
-        self._require_equal_spaces()
+        self._require_equal_spaces(mask_is_in_info)
         self._seeds: list[int | None] = list(seeds)
         self._calls: list[Callable[[Any], Any]] = [env.step for env in envs]
         self._resuming: list[int] = []
         self._observations: list[Any] = []
+        self._masks: list[Any] = [None] * len(envs)
         self._decode = ActionDecoder(self.action)
-        self._writer = ObservationWriter(self.observation)
+        self._writer = observation_writer(self.observation)
 
     def reset(self) -> None:
         self._begin()
@@ -69,8 +79,7 @@ class SingleLanes(Lanes):
         self._observations = [self._reset_lane(lane) for lane in range(self.num_lanes)]
 
     def step(self, actions: np.ndarray) -> None:
-        decoded = self._decode(actions)
-        chosen = decoded.tolist() if self.action.is_discrete else list(decoded)
+        chosen = self._decode.each(actions)
         if len(chosen) != len(self._observations):
             raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {len(chosen)} actions")
         self._steps += 1
@@ -104,6 +113,8 @@ class SingleLanes(Lanes):
         self._settle_reward(reward)
         if has_infos:
             self._collect_metrics("step", enumerate(infos))
+        if self.observation.mask_is_in_info:
+            self._take_masks(infos)
         for lane in self.terminated.nonzero()[0].tolist():
             self._observations[lane] = self._reset_lane(lane)
         for lane in self.truncated.nonzero()[0].tolist():
@@ -111,10 +122,14 @@ class SingleLanes(Lanes):
             self._resuming.append(lane)
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
+        shown = self._observations
+        if self.observation.mask_is_in_info:
+            shown = list(zip(shown, self._masks, strict=True))
         try:
-            self._writer.write_each(column, rows, self._observations)
+            self._writer.write_each(column, rows, shown)
         except BadObservationError as bad:
             raise self._observation_failure(bad.index, bad.problem) from bad
+        self._settle_masks(column, rows)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         """Do nothing: final observations have rows of their own here, and ``finals`` stays empty."""
@@ -141,6 +156,9 @@ class SingleLanes(Lanes):
             raise self._failure("reset", lane, f"reset() must return (observation, info), found {_outline(answer)}")
         observation, info = answer
         self._collect_metrics("reset", [(lane, info)])
+        self.mask_was_in_info |= info.get(MASK) is not None
+        if self.observation.mask_is_in_info:
+            self._masks[lane] = self._mask_of("reset", lane, info.get(MASK))
         return observation
 
     def _resume(self, lane: int, _action: Any) -> tuple:
@@ -150,6 +168,12 @@ class SingleLanes(Lanes):
         for lane in self._resuming:
             self._calls[lane] = self._envs[lane].step
         self._resuming = []
+
+    def _take_masks(self, infos: Sequence[Any]) -> None:
+        """Take the masks of all lanes but those of which a reset gives it."""
+        for lane in (self.valid & ~self.terminated).nonzero()[0].tolist():
+            mask = (infos[lane] or {}).get(MASK)
+            self._masks[lane] = self._mask_of("step", lane, mask, is_final=bool(self.truncated[lane]))
 
     def _collect_metrics(self, phase: str, infos: Iterable[tuple[int, Any]]) -> None:
         for lane, info in infos:
@@ -165,9 +189,9 @@ class SingleLanes(Lanes):
     def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
         return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")
 
-    def _require_equal_spaces(self) -> None:
+    def _require_equal_spaces(self, mask_is_in_info: bool) -> None:
         for lane, env in enumerate(self._envs):
-            found = observation_spec(env.observation_space), action_spec(env.action_space)
+            found = environment_specs(env.observation_space, env.action_space, mask_is_in_info)
             if found != (self.observation, self.action):
                 expected = f"{self.observation} and {self.action} as the first lane has"
                 raise self._failure("make", lane, f"expected {expected}, found {found[0]} and {found[1]}")

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+ActionKind = Literal["discrete", "multi-discrete", "continuous", "mixed"]
+
+ROW_ALIGNMENT = 8  # bytes: any part of a composite row can be viewed in its own dtype
+
+
+@dataclass(frozen=True)
+class ObservationPart:
+    """A leaf of a composite observation: which one, and where it lies in the row.
+
+    Attributes
+    ----------
+    path
+        Keys and indices that lead to it in the environment's observation, joined by "/", such as ``"robot/arm"``.
+    spec
+        The leaf by itself.
+    offset
+        Its first byte in the row, a multiple of 8.
+    """
+
+    path: str
+    spec: ObservationSpec
+    offset: int
 
 
 @dataclass(frozen=True)
 class ObservationSpec:
     """One observation of one lane, as it lies in its column.
+
+    A composite observation (of a Dict or Tuple space, or one with an action mask) is one row of bytes, uint8
+    ``[nbytes]``, in which its leaves lie side by side, each as it would lie in a column of its own. So whatever carries
+    observations carries composite ones; only who writes them and the network's first stage look inside.
 
     Attributes
     ----------
@@ -23,6 +51,17 @@ class ObservationSpec:
         What the environment calls value 0 of a discrete observation; subtracted by the lanes.
     is_stacked
         The first axis is a stack of successive frames: each observation shares all but one with the one before.
+    nvec
+        Numbers of values of the components of a multi-discrete observation, an int64 vector counted from 0; else empty.
+    starts
+        What the environment calls value 0 of each of them.
+    parts
+        Leaves of a composite observation that the network sees; else empty.
+    mask
+        Where the mask of legal actions lies: bool ``[sum of the action's choices]``; ``None`` without one. It is no
+        part: the network does not see it, the distribution of actions is restricted by it.
+    mask_is_in_info
+        The mask is found in ``info["action_mask"]``, not in the observation.
     """
 
     shape: tuple[int, ...]
@@ -30,30 +69,45 @@ class ObservationSpec:
     num_values: int | None = None
     start: int = 0
     is_stacked: bool = False
+    nvec: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
+    parts: tuple[ObservationPart, ...] = ()
+    mask: ObservationPart | None = None
+    mask_is_in_info: bool = False
 
     @property
     def is_image(self) -> bool:
-        """Whether observations are pixels: uint8 with three dimensions."""
+        """Whether observations are pixels, or pixels are among them: uint8 with three dimensions."""
+        if self.parts:
+            return any(part.spec.is_image for part in self.parts)
         return self.dtype == "uint8" and len(self.shape) == 3
 
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """One action of one lane, as the policy chooses it.
+    """One action of one lane, as the policy chooses it and as the environment takes it.
 
-    A discrete action is an int64 scalar counted from 0. A continuous action is a float32 vector of ``noise_size``
-    numbers, with nominal range [-1, 1] in the dimensions that are bounded; the lanes scale it to the environment.
+    To the policy any action is some *choices*, each one of a number of values counted from 0, and some *numbers*,
+    each with nominal range [-1, 1] if it is bounded. It is a vector: first all choices, then all numbers, each in the
+    order of the environment's leaves; int64 if there are no numbers, else float32 (which holds choices exactly). A
+    single Discrete is a scalar. The lanes make of it what the environment takes.
 
     Attributes
     ----------
     shape, dtype
-        Shape and NumPy dtype name of what the environment itself takes.
+        Shape and NumPy dtype name of what the environment itself takes; of no meaning if it takes several `parts`.
     num_actions
-        Number of discrete actions; ``None`` for continuous ones.
+        Number of values of a Discrete; else ``None``.
     start
-        What the environment calls action 0; added by the lanes. 0 for continuous actions.
+        What the environment calls value 0 of it; added by the lanes.
     low, high
-        Bounds of a continuous action, flattened, infinite where there is none; ``None`` for discrete actions.
+        Bounds of all numbers, infinite where there is none; ``None`` without numbers.
+    nvec
+        Number of values of each component of a MultiDiscrete or MultiBinary (2 each), flattened; else empty.
+    starts
+        What the environment calls value 0 of each of them.
+    parts
+        Of a Dict, its keys and what each takes; of a Tuple, ``None`` and what each member takes; else empty.
     """
 
     shape: tuple[int, ...]
@@ -62,18 +116,65 @@ class ActionSpec:
     start: int = 0
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
+    nvec: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
+    parts: tuple[tuple[str | None, ActionSpec], ...] = ()
 
     @property
     def is_discrete(self) -> bool:
-        """Whether the policy chooses among ``num_actions`` actions."""
+        """Whether the policy chooses among ``num_actions`` actions, and nothing else."""
         return self.num_actions is not None
 
     @property
+    def kind(self) -> ActionKind:
+        """A single choice, several, numbers, or both."""
+        if self.is_discrete:
+            return "discrete"
+        if not self.choices:
+            return "continuous"
+        return "mixed" if self.num_numbers else "multi-discrete"
+
+    @property
+    def leaves(self) -> tuple[ActionSpec, ...]:
+        """What lies at the ends of the tree of Dicts and Tuples, in order; the spec itself if it is no tree."""
+        return tuple(self._leaves())
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Number of values of each choice, over all leaves."""
+        if self.parts:
+            return tuple(n for leaf in self._leaves() for n in leaf.choices)
+        return self.nvec if self.num_actions is None else (self.num_actions,)
+
+    @property
+    def num_numbers(self) -> int:
+        """How many numbers there are, over all leaves."""
+        if self.parts:
+            return sum(leaf.num_numbers for leaf in self._leaves())
+        return 0 if self.choices else math.prod(self.shape)
+
+    @property
     def noise(self) -> Literal["uniform", "normal"]:
-        """Distribution of the random numbers that a lane draws for each action."""
-        return "uniform" if self.is_discrete else "normal"
+        """Distribution of the random numbers that a lane draws for each action: uniform if it is all choices."""
+        return "normal" if self.num_numbers else "uniform"
 
     @property
     def noise_size(self) -> int:
-        """How many random numbers one action takes: 1 if discrete, else one for each dimension."""
-        return 1 if self.is_discrete else math.prod(self.shape)
+        """How many random numbers one action takes: one for each choice and each number."""
+        return len(self.choices) + self.num_numbers
+
+    @property
+    def column_shape(self) -> tuple[int, ...]:
+        """Shape of one action as the policy chooses it."""
+        return () if self.is_discrete else (self.noise_size,)
+
+    @property
+    def column_dtype(self) -> str:
+        """NumPy dtype name of an action as the policy chooses it."""
+        return "float32" if self.num_numbers else "int64"
+
+    def _leaves(self) -> Iterator[ActionSpec]:
+        if not self.parts:
+            yield self
+        for _, part in self.parts:
+            yield from part._leaves()

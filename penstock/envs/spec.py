@@ -39,12 +39,15 @@ class EnvSpec:
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
         What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
+    mask_is_in_info
+        Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
     """
 
     name: str
     kind: Literal["gymnasium", "atari", "callable"]
     vectorize: Vectorize
     payload: bytes = dataclasses.field(repr=False)
+    mask_is_in_info: bool = False
 
     @classmethod
     def resolve(

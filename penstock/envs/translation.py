@@ -2,33 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from penstock.envs.failures import UnsupportedSpaceError
-from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.masks import MASK
+from penstock.envs.spaces import ROW_ALIGNMENT, ActionSpec, ObservationPart, ObservationSpec
 
-_OBSERVATION_ADVICE = "choose or join the parts you need with a wrapper, such as gymnasium.wrappers.FlattenObservation"
-_ACTION_ADVICE = "translate your actions with a wrapper, such as gymnasium.wrappers.TransformAction"
+_OBSERVATION, _ACTION = "observation space", "action space"
+_ADVICE = {
+    _OBSERVATION: "leave it out or translate it with a wrapper, such as gymnasium.wrappers.TransformObservation",
+    _ACTION: "translate your actions with a wrapper, such as gymnasium.wrappers.TransformAction",
+}
+_EXACT = 2**24  # integers up to here are exact in a float32
 
 
-def observation_spec(space: spaces.Space) -> ObservationSpec:
-    """Return the column layout of a space's observations.
+def environment_specs(
+    observation_space: spaces.Space, action_space: spaces.Space, mask_is_in_info: bool = False
+) -> tuple[ObservationSpec, ActionSpec]:
+    """Return what an environment shows and what it takes.
 
-    A Box keeps its dtype, except that every float but float16 is stored as float32. A Discrete is
-    an int64 scalar counted from 0.
+    Parameters
+    ----------
+    observation_space, action_space
+        Its spaces, or those of one sub-environment of a vector environment.
+    mask_is_in_info
+        Its infos hold a mask of legal actions. One in the observation goes before it.
 
     Raises
     ------
     UnsupportedSpaceError
-        The space is neither a Box nor a Discrete, or is an empty Box, or has impossible bounds.
+        As `observation_spec` and `action_spec` do.
     """
-    if isinstance(space, spaces.Discrete):
-        return ObservationSpec((), "int64", num_values=int(space.n), start=int(space.start))
-    box = _checked_box("observation space", space, _OBSERVATION_ADVICE)
-    return ObservationSpec(box.shape, _column_dtype(box.dtype).name)
+    action = action_spec(action_space)
+    return observation_spec(observation_space, action.choices, mask_is_in_info), action
+
+
+def observation_spec(
+    space: spaces.Space, choices: tuple[int, ...] = (), mask_is_in_info: bool = False
+) -> ObservationSpec:
+    """Return the column layout of a space's observations.
+
+    A Box keeps its dtype, except that every float but float16 is stored as float32. A Discrete is an int64 scalar
+    counted from 0, a MultiDiscrete a vector of such, a MultiBinary int8. Dict and Tuple become one row of bytes.
+
+    Parameters
+    ----------
+    space
+        What is observed.
+    choices
+        Number of values of each choice of an action. With choices, a member "action_mask" of a Dict says which of
+        them are legal.
+    mask_is_in_info
+        If it has no such member, the infos say which choices are legal.
+
+    Raises
+    ------
+    UnsupportedSpaceError
+        There is another space in it, or an empty one, or impossible bounds, or a mask that does not fit the choices.
+    """
+    mask_space = space.spaces.get(MASK) if choices and isinstance(space, spaces.Dict) else None
+    if mask_space is not None:
+        _require_fitting_mask(mask_space, choices)
+    leaves = [
+        ("/".join(map(str, keys)), _observed_leaf(_place(_OBSERVATION, keys), leaf))
+        for keys, leaf in _leaves(space, ())
+        if mask_space is None or keys[0] != MASK
+    ]
+    has_mask = mask_space is not None or mask_is_in_info
+    if not has_mask and not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return leaves[0][1]
+    _require_distinct([path for path, _ in leaves])
+    parts, nbytes = _side_by_side([*leaves, (MASK, ObservationSpec((sum(choices),), "bool"))] if has_mask else leaves)
+    return ObservationSpec(
+        (nbytes,),
+        "uint8",
+        parts=parts[: len(leaves)],
+        mask=parts[-1] if has_mask else None,
+        mask_is_in_info=has_mask and mask_space is None,
+    )
 
 
 def action_spec(space: spaces.Space) -> ActionSpec:
@@ -39,16 +95,101 @@ def action_spec(space: spaces.Space) -> ActionSpec:
     Raises
     ------
     UnsupportedSpaceError
-        The space is neither a Box nor a Discrete, or is an empty Box, or has impossible bounds.
+        There is a space in it other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple, or an empty one,
+        or impossible bounds, or beside numbers a choice among more values than a float32 can count.
     """
+    spec = _taken(space, ())
+    if spec.kind == "mixed" and max(spec.choices) > _EXACT:
+        raise UnsupportedSpaceError(
+            f"{_ACTION}: found a choice among {max(spec.choices)} values beside numbers; all of them are one float32 "
+            f"vector, so use at most {_EXACT} values, or leave out the numbers"
+        )
+    return spec
+
+
+def _observed_leaf(place: str, space: spaces.Space) -> ObservationSpec:
+    if isinstance(space, spaces.Discrete):
+        return ObservationSpec((), "int64", num_values=int(space.n), start=int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec = _numbers(space.nvec)
+        return ObservationSpec((len(nvec),), "int64", nvec=nvec, starts=_numbers(space.start))
+    if isinstance(space, spaces.MultiBinary):
+        return ObservationSpec(space.shape, "int8")
+    box = _checked_box(place, space, _ADVICE[_OBSERVATION])
+    return ObservationSpec(box.shape, _column_dtype(box.dtype).name)
+
+
+def _taken(space: spaces.Space, keys: tuple[Any, ...]) -> ActionSpec:
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        members = [(key, _taken(member, (*keys, key))) for key, member in _members(_ACTION, space, keys)]
+        is_dict = isinstance(space, spaces.Dict)
+        return ActionSpec(
+            (),
+            "object",
+            low=tuple(bound for _, part in members for bound in part.low or ()) or None,
+            high=tuple(bound for _, part in members for bound in part.high or ()) or None,
+            parts=tuple((key if is_dict else None, part) for key, part in members),
+        )
     if isinstance(space, spaces.Discrete):
         return ActionSpec((), np.dtype(space.dtype).name, num_actions=int(space.n), start=int(space.start))
-    box = _checked_box("action space", space, _ACTION_ADVICE)
+    if isinstance(space, spaces.MultiDiscrete):
+        return ActionSpec(
+            space.shape, np.dtype(space.dtype).name, nvec=_numbers(space.nvec), starts=_numbers(space.start)
+        )
+    if isinstance(space, spaces.MultiBinary):
+        size = math.prod(space.shape)
+        return ActionSpec(space.shape, np.dtype(space.dtype).name, nvec=(2,) * size, starts=(0,) * size)
+    box = _checked_box(_place(_ACTION, keys), space, _ADVICE[_ACTION])
     limit = np.finfo(np.float32).max
     low, high = box.low.astype(np.float64).ravel(), box.high.astype(np.float64).ravel()
     low = np.where(box.bounded_below.ravel() & (low > -limit), low, -np.inf)
     high = np.where(box.bounded_above.ravel() & (high < limit), high, np.inf)
     return ActionSpec(box.shape, np.dtype(box.dtype).name, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def _leaves(space: spaces.Space, keys: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], spaces.Space]]:
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, member in _members(_OBSERVATION, space, keys):
+            yield from _leaves(member, (*keys, key))
+    else:
+        yield keys, space
+
+
+def _members(role: str, space: spaces.Dict | spaces.Tuple, keys: tuple[Any, ...]) -> Iterable[tuple[Any, spaces.Space]]:
+    if not space.spaces:
+        raise UnsupportedSpaceError(f"{_place(role, keys)}: found a {type(space).__name__} that holds nothing")
+    return space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+
+
+def _side_by_side(leaves: list[tuple[str, ObservationSpec]]) -> tuple[tuple[ObservationPart, ...], int]:
+    """Lay leaves out in a row; return them with their places, and the row's length in bytes."""
+    parts, end = [], 0
+    for path, leaf in leaves:
+        parts.append(ObservationPart(path, leaf, end))
+        nbytes = math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+        end += -(-nbytes // ROW_ALIGNMENT) * ROW_ALIGNMENT
+    return tuple(parts), end
+
+
+def _require_distinct(paths: list[str]) -> None:
+    if not paths:
+        raise UnsupportedSpaceError(
+            f"{_OBSERVATION}: found nothing but an {MASK!r}; show something to act on beside it"
+        )
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UnsupportedSpaceError(f"{_OBSERVATION}: found two leaves called {path!r}; rename one of the keys")
+
+
+def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None:
+    if not isinstance(space, (spaces.MultiBinary, spaces.MultiDiscrete, spaces.Box)) or (
+        math.prod(space.shape) != sum(choices)
+    ):
+        raise UnsupportedSpaceError(
+            f"{_place(_OBSERVATION, (MASK,))}: found {space}. A mask of legal actions has {sum(choices)} entries here, "
+            f"one for each value of each choice (numbers of values: {', '.join(map(str, choices))}): use a MultiBinary "
+            "of that size, or another key for what is no mask"
+        )
 
 
 def _column_dtype(dtype: np.dtype | type | None) -> np.dtype:
@@ -58,37 +199,23 @@ def _column_dtype(dtype: np.dtype | type | None) -> np.dtype:
     return dtype
 
 
-def _checked_box(role: str, space: spaces.Space, advice: str) -> spaces.Box:
+def _checked_box(place: str, space: spaces.Space, advice: str) -> spaces.Box:
     if not isinstance(space, spaces.Box):
-        raise UnsupportedSpaceError(_describe_unsupported(role, space, advice))
+        what = f"{space}" if isinstance(space, spaces.Space) else f"{space!r}, which is no gymnasium.spaces.Space"
+        legal = "Legal are Box, Discrete, MultiDiscrete and MultiBinary, alone or in Dict and Tuple"
+        raise UnsupportedSpaceError(f"{place}: found {what}. {legal}: {advice}")
     if 0 in space.shape:
-        raise UnsupportedSpaceError(f"{role}: found a Box of shape {space.shape}, which holds nothing; use sizes >= 1")
+        raise UnsupportedSpaceError(f"{place}: found a Box of shape {space.shape}, which holds nothing; use sizes >= 1")
     if np.isnan(space.low).any() or np.isnan(space.high).any():
-        raise UnsupportedSpaceError(f"{role}: found {space} with NaN among its bounds; use numbers or infinities")
+        raise UnsupportedSpaceError(f"{place}: found {space} with NaN among its bounds; use numbers or infinities")
     if (space.low > space.high).any():
-        raise UnsupportedSpaceError(f"{role}: found {space} with low above high; use low <= high everywhere")
+        raise UnsupportedSpaceError(f"{place}: found {space} with low above high; use low <= high everywhere")
     return space
 
 
-def _describe_unsupported(role: str, space: object, advice: str) -> str:
-    legal = "Legal is one Box or one Discrete"
-    if not isinstance(space, spaces.Space):
-        return f"{role}: found {space!r}, which is no gymnasium.spaces.Space. {legal}"
-    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return f"{role}: found {space}. {legal}: {advice}"
-    parts = [
-        f"{role}{path} = {part} ({'supported' if isinstance(part, (spaces.Box, spaces.Discrete)) else 'not supported'})"
-        for path, part in _leaves(space, "")
-    ]
-    return f"{role}: found a {type(space).__name__} of {'; '.join(parts)}. {legal}: {advice}"
+def _place(role: str, keys: tuple[Any, ...]) -> str:
+    return role + "".join(f"[{key!r}]" for key in keys)
 
 
-def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[str, spaces.Space]]:
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
-            yield from _leaves(part, f"{path}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, part in enumerate(space.spaces):
-            yield from _leaves(part, f"{path}[{index}]")
-    else:
-        yield path, space
+def _numbers(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(array.ravel().tolist())

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from penstock.envs.actions import ActionDecoder
 from penstock.envs.lanes import Lanes
-from penstock.envs.observations import BadObservationError, ObservationWriter
-from penstock.envs.translation import action_spec, observation_spec
+from penstock.envs.masks import MASK, mask_of_lane
+from penstock.envs.observations import BadObservationError, observation_writer
+from penstock.envs.translation import environment_specs
 
 
 class VectorLanes(Lanes):
@@ -34,6 +36,8 @@ class VectorLanes(Lanes):
         What its first reset is seeded by: one number for each lane, or a single one, as its class takes them.
     name, first_lane, frame_skip
         As for `Lanes`.
+    mask_is_in_info
+        The infos hold a mask of legal actions of every lane.
 
     Raises
     ------
@@ -51,12 +55,11 @@ class VectorLanes(Lanes):
         name: str,
         first_lane: int = 0,
         frame_skip: int = 1,
+        mask_is_in_info: bool = False,
     ) -> None:
-        space = env.single_observation_space
         super().__init__(
             env.num_envs,
-            observation_spec(space),
-            action_spec(env.single_action_space),
+            *environment_specs(env.single_observation_space, env.single_action_space, mask_is_in_info),
             name=name,
             first_lane=first_lane,
             frame_skip=frame_skip,
@@ -68,8 +71,9 @@ class VectorLanes(Lanes):
         self._mode = self._autoreset_mode()
         self._observations: Any = None
         self._final_observations: list[Any] = []
+        self._masks: list[Any] = [None] * env.num_envs
         self._decode = ActionDecoder(self.action)
-        self._writer = ObservationWriter(self.observation)
+        self._writer = observation_writer(self.observation)
 
     def reset(self) -> None:
         self._begin()
@@ -97,21 +101,28 @@ class VectorLanes(Lanes):
         np.greater(self.truncated, self.terminated, out=self.truncated)
         self._settle_reward(np.where(resetting, 0.0, self._one_per_lane("rewards", rewards)))
         self._collect_metrics("step", infos)
+        if self.observation.mask_is_in_info:
+            is_final = self._ended() & (self._mode is not AutoresetMode.SAME_STEP)
+            self._masks = [self._mask_in(infos, "step", lane, is_final[lane]) for lane in range(self.num_lanes)]
         if self._mode is not AutoresetMode.NEXT_STEP:
             self._start_next_episodes(infos)
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
         try:
-            self._writer.write_batch(column, rows, self._observations)
+            self._writer.write_batch(column, rows, self._paired(self._observations, self._masks))
         except BadObservationError as bad:
             raise self._observation_failure(bad.index, bad.problem) from bad
+        self._settle_masks(column, rows)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
+        if not self.finals.size:
+            return
         try:
             self._writer.write_each(column, rows, self._final_observations)
         except BadObservationError as bad:
             lane = None if bad.index is None else int(self.finals[bad.index])
             raise self._failure("step", lane, bad.problem) from bad
+        self._settle_masks(column, rows, np.ones(len(rows), np.bool_))
 
     def close(self) -> None:
         if not self._is_open:
@@ -128,11 +139,23 @@ class VectorLanes(Lanes):
         lanes = self.finals.tolist()
         if self._mode is AutoresetMode.DISABLED:
             # Copied, because the reset may write into the same buffer.
-            self._final_observations = [copy.deepcopy(self._observations[lane]) for lane in lanes]
+            self._final_observations = [
+                self._paired(copy.deepcopy(self._shown_by(lane)), self._masks[lane]) for lane in lanes
+            ]
             if self.first.any():
                 self._observations = self._reset_env(options={"reset_mask": self.first.copy()})
         else:
-            self._final_observations = [self._reported_final(infos, lane) for lane in lanes]
+            reports = infos.get("final_info")
+            self._final_observations = [
+                self._paired(self._reported_final(infos, lane), self._mask_in(reports, "step", lane, is_final=True))
+                for lane in lanes
+            ]
+
+    def _shown_by(self, lane: int) -> Any:
+        try:
+            return _of_lane(self._env.single_observation_space, self._observations, lane)
+        except (KeyError, IndexError, TypeError) as error:
+            raise self._failure("step", lane, error) from error
 
     def _reported_final(self, infos: Mapping[str, Any], lane: int) -> Any:
         reported = infos.get("final_obs")
@@ -151,7 +174,23 @@ class VectorLanes(Lanes):
             raise self._failure("reset", None, f"reset() must return (observations, infos), found a {found}")
         observations, infos = answer
         self._collect_metrics("reset", infos)
+        self.mask_was_in_info |= infos.get(MASK) is not None
+        for lane in self.first.nonzero()[0].tolist():
+            self._masks[lane] = self._mask_in(infos, "reset", lane)
         return observations
+
+    def _mask_in(self, infos: Any, phase: str, lane: int, is_final: bool = False) -> np.ndarray | None:
+        """Return the mask of a lane, if masks are in infos; a key "_action_mask" says of which lanes there is one."""
+        if not self.observation.mask_is_in_info:
+            return None
+        found = infos if isinstance(infos, Mapping) else {}
+        has_mask = f"_{MASK}" not in found or found[f"_{MASK}"][lane]
+        mask = mask_of_lane(found.get(MASK), lane) if has_mask else None
+        return self._mask_of(phase, lane, mask, is_final=is_final)
+
+    def _paired(self, observation: Any, mask: Any) -> Any:
+        """Return what the writer of observations takes."""
+        return (observation, mask) if self.observation.mask_is_in_info else observation
 
     def _ended(self) -> np.ndarray:
         return self.terminated | self.truncated
@@ -185,3 +224,11 @@ class VectorLanes(Lanes):
             legal = ", ".join(str(mode) for mode in AutoresetMode)
             problem = f"metadata['autoreset_mode'] says how episodes restart: found {found!r}, legal are {legal}"
             raise self._failure("make", None, problem) from None
+
+
+def _of_lane(space: spaces.Space, batch: Any, lane: int) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _of_lane(member, batch[key], lane) for key, member in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_of_lane(member, batch[index], lane) for index, member in enumerate(space.spaces))
+    return batch[lane]

@@ -11,7 +11,7 @@ from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlo
 
 
 class Control(IntEnum):
-    """Words by which the supervisor steers the run; it alone writes them, but for POLICY_PASSED."""
+    """Words by which the supervisor steers the run; it alone writes them, where nothing else is said."""
 
     RUN_EPOCH = 0
     """Experience begun in an earlier epoch is thrown away."""
@@ -21,6 +21,21 @@ class Control(IntEnum):
     """Deaths of rollout workers so far."""
     POLICY_PASSED = 3
     """The last value of DEATHS that the policy worker has seen between two batches; written by it."""
+    WEIGHTS_SET = 4
+    """How often parameters that rollout workers share were replaced from outside; written by the learner."""
+
+
+class Contribution(IntEnum):
+    """What a rollout worker that learns itself has brought so far, in its row of ``contributions``."""
+
+    STEPS = 0
+    """Steps learned from."""
+    UPDATES = 1
+    """Gradients applied to the shared parameters."""
+    SKIPPED = 2
+    """Gradients left out because they were not finite."""
+    MASKED = 3
+    """Steps not learned from."""
 
 
 class ExperienceArena:
@@ -44,6 +59,11 @@ class ExperienceArena:
         Numbers of slots that may be free, or full: hints.
     weights : WeightsBlock
         Written by the learner (by the supervisor while the learner rests).
+    shared_weights, square_averages : ndarray
+        Parameters that rollout workers train together, and their optimiser's state: written by all of them, no locks.
+    contributions : ndarray
+        int64 ``[num_workers + 1, 8]``: see `Contribution`; each row is written by its worker, the last one, which says
+        what was before, by the supervisor before there are any.
     asked, answered : ndarray
         Per group: number of the last request (written by its worker) and of the last answer (by the policy worker).
     """
@@ -63,6 +83,9 @@ class ExperienceArena:
         self.columns = {column.name: array(column.name) for column in shape.step_columns()}
         self.control = array("control")[:, 0]
         self.gauges = array("gauges")
+        self.shared_weights = array("shared_weights")
+        self.square_averages = array("square_averages")
+        self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
         self.slot_lane = array("slot_lane")
         self.slot_memory = array("slot_memory")

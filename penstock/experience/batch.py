@@ -12,6 +12,8 @@ from torch import Tensor
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import gather
 
+PER_SEGMENT = ("memory", "lane")
+
 
 @dataclass
 class Batch:
@@ -32,11 +34,14 @@ class Batch:
     valid
         bool ``[T, B]``: a real step (not the transition out of a final row, not padding).
     learn
-        float32 ``[T, B]``: 1 where the step is valid and its policy lag is below ``max_policy_lag``, else 0.
+        float32 ``[T, B]``: 1 where the step is learned from: it is valid, its policy lag is not too large, and its row
+        lies behind the burn-in. Else 0.
     log_prob
         float32 ``[T, B]``: of the action, under the policy that chose it.
     memory
         float32 ``[B, S]``: memory state at the start of each segment.
+    lane
+        int64 ``[B]``: number of the lane that each segment comes from.
     records
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
@@ -55,6 +60,7 @@ class Batch:
     learn: Tensor
     log_prob: Tensor
     memory: Tensor
+    lane: Tensor
     records: dict[str, Tensor] = field(default_factory=dict)
     targets: dict[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
@@ -66,16 +72,16 @@ class Batch:
 
     def segments(self, index: Tensor) -> Batch:
         """Return the batch of these segments (int64 indices into B)."""
-        return self._map(lambda name, x: x[index] if name == "memory" else x[:, index])
+        return self._map(lambda name, x: x[index] if name in PER_SEGMENT else x[:, index])
 
     def flatten(self) -> Batch:
-        """Return all T * B transitions as one flat batch, without the last observations and without memory."""
+        """Return all T * B transitions as one flat batch, without the last observations; `PER_SEGMENT` stays."""
         length = self.reward.shape[0]
-        return self._map(lambda name, x: x if name == "memory" else x[:length].flatten(0, 1))
+        return self._map(lambda name, x: x if name in PER_SEGMENT else x[:length].flatten(0, 1))
 
     def transitions(self, index: Tensor) -> Batch:
         """Return the batch of these transitions of a flat batch (int64 indices)."""
-        return self._map(lambda name, x: x if name == "memory" else x[index])
+        return self._map(lambda name, x: x if name in PER_SEGMENT else x[index])
 
     def _map(self, change: Any) -> Batch:
         changed: dict[str, Any] = {}
@@ -102,7 +108,9 @@ class BatchReader:
     reward_scale, reward_clip
         What the learner sees of a reward: ``clip(reward * scale, -clip, clip)``.
     max_policy_lag
-        Steps whose policy lag reaches this are not learned from.
+        Steps whose policy lag reaches this are not learned from; None: all are.
+    burn_in
+        Nor are the first rows of every segment, so many.
     """
 
     def __init__(
@@ -113,13 +121,15 @@ class BatchReader:
         *,
         reward_scale: float,
         reward_clip: float | None,
-        max_policy_lag: int,
+        max_policy_lag: int | None,
+        burn_in: int = 0,
     ) -> None:
         self._arena = arena
         self._device = device
         self._reward_scale = reward_scale
         self._reward_clip = reward_clip
         self._max_policy_lag = max_policy_lag
+        self._burn_in = burn_in
         rows = arena.shape.rows_per_slot
         self._offsets = np.arange(rows, dtype=np.int64)[:, None]
         pin = device.type == "cuda"
@@ -155,7 +165,8 @@ class BatchReader:
         on_cpu = self._tensors
         valid = on_cpu["valid"][:-1]
         lag = version - on_cpu["version"][:-1]
-        learn = (valid & (lag < self._max_policy_lag)).float()
+        learn = valid.clone() if self._max_policy_lag is None else valid & (lag < self._max_policy_lag)
+        learn[: self._burn_in] = False
         reward = on_cpu["reward"][:-1] * self._reward_scale
         if self._reward_clip is not None:
             reward = reward.clamp(-self._reward_clip, self._reward_clip)
@@ -168,9 +179,10 @@ class BatchReader:
             terminated=self._to_device(on_cpu["terminated"][:-1]),
             truncated=self._to_device(on_cpu["truncated"][:-1]),
             valid=self._to_device(valid),
-            learn=self._to_device(learn),
+            learn=self._to_device(learn.float()),
             log_prob=self._to_device(on_cpu["log_prob"][:-1]),
             memory=self._to_device(memory),
+            lane=self._to_device(torch.from_numpy(self._arena.slot_lane[slots])),
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )

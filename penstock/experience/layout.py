@@ -54,6 +54,8 @@ class RunShape:
         Numbers of memory state per lane; 0 without memory.
     weights_nbytes
         Size of the weights block's payload.
+    shared_nbytes
+        Size of the parameters that rollout workers train together, where they do; else 0.
     """
 
     num_workers: int
@@ -66,6 +68,7 @@ class RunShape:
     records: tuple[Column, ...]
     state_size: int
     weights_nbytes: int
+    shared_nbytes: int = 0
 
     @property
     def num_lanes(self) -> int:
@@ -94,11 +97,10 @@ class RunShape:
 
     def step_columns(self) -> tuple[Column, ...]:
         """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
-        action = Column("action", () if self.action.is_discrete else (self.action.noise_size,), self._action_dtype)
         return (
             Column("obs", self.observation.shape, self.observation.dtype),
             Column("first", (), "bool"),
-            action,
+            Column("action", self.action.column_shape, self.action.column_dtype),
             Column("reward", (), "float32"),
             Column("terminated", (), "bool"),
             Column("truncated", (), "bool"),
@@ -107,10 +109,6 @@ class RunShape:
             Column("version", (), "int64"),
             *self.records,
         )
-
-    @property
-    def _action_dtype(self) -> str:
-        return "int64" if self.action.is_discrete else "float32"
 
     def regions(self) -> dict[str, Region]:
         """Every region of the arena by name, in the order in which they lie."""
@@ -145,6 +143,9 @@ class RunShape:
         yield opaque("full", Ring.nbytes(ring_capacity))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
         yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
+        yield array("shared_weights", (self.shared_nbytes,), "uint8")
+        yield array("square_averages", (self.shared_nbytes,), "uint8")
+        yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_lane", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")

@@ -105,7 +105,7 @@ def transition_fields(observation: ObservationSpec, action: ActionSpec, *, td_pr
     number = Field((), "float32")
     fields = {
         "obs": Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack),
-        "action": Field((), "int64") if action.is_discrete else Field((action.noise_size,), "float32"),
+        "action": Field(action.column_shape, action.column_dtype),
         "reward": number,
         "next_obs": Field(shape, dtype, next_of="obs"),
     }

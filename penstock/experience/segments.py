@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from penstock.envs.lanes import Lanes
@@ -121,13 +123,54 @@ class SegmentWriter:
         columns["first"][last] = False
         for lane in np.flatnonzero(self.cursor < self.length):
             self._void(np.arange(self.base[lane] + self.cursor[lane], self.base[lane] + self.length))
+        self.is_open = False
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand full slots over to the learner."""
         self.arena.slots.claim(self.slots, SlotState.WRITING, SlotState.FULL, self.worker)
         self.arena.full.push_many(self.slots)
         self.arena.learner_bell.ring()
         self.slots = np.empty(0, np.int64)
-        self.is_open = False
 
     def _void(self, rows: np.ndarray) -> None:
         columns = self.arena.columns
         for name in ("reward", "terminated", "truncated", "valid", "version", "log_prob", "action"):
             columns[name][rows] = 0
+
+
+class OwnSegmentWriter(SegmentWriter):
+    """Segments that are learned from where they are written: each lane keeps its slot.
+
+    Parameters
+    ----------
+    arena, worker, lanes, first_lane
+        As for `SegmentWriter`; the arena has a slot for each lane.
+    learn
+        Called with the slots when they are full.
+    is_wanted
+        Says whether there is to be another segment.
+    """
+
+    waits_for = "wait for goal"
+
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        worker: int,
+        lanes: Lanes,
+        first_lane: int,
+        *,
+        learn: Callable[[np.ndarray], None],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        super().__init__(arena, worker, lanes, first_lane)
+        self._learn = learn
+        self._is_wanted = is_wanted
+
+    def open(self) -> bool:
+        """Begin new segments with what the lanes show now; False while none are wanted."""
+        return self._is_wanted() and super().open()
+
+    def _deliver(self) -> None:
+        self._learn(self.slots)

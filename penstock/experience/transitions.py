@@ -35,9 +35,7 @@ class TransitionWriter:
 
     waits_for = "wait for learner"
 
-    def __init__(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay
-    ) -> None:
+    def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay) -> None:
         self.arena = arena
         self.worker = worker
         self.lanes = lanes
@@ -50,8 +48,7 @@ class TransitionWriter:
         if replay.td_priorities:
             self._columns["value"] = arena.columns["value"]
         self._step = {
-            name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype)
-            for name, column in self._columns.items()
+            name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
         }
         self._step["next_obs"] = np.zeros_like(self._step["obs"])
         self._step["reward"] = np.zeros(lanes.num_lanes, np.float32)

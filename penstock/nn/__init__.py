@@ -2,24 +2,28 @@
 
 from penstock.nn.control import DeterministicActorCritic, StochasticActorCritic
 from penstock.nn.distributions import (
+    ILLEGAL,
     Categorical,
-    Deterministic,
     DiagonalGaussian,
     Distribution,
-    EpsilonGreedy,
-    TanhGaussian,
-    distribution_class,
-    uniform_action,
+    Joint,
+    MultiCategorical,
+    distribution_of,
+    legal_values,
+    num_parameters,
+    recorded_distribution,
 )
 from penstock.nn.encoders import EncoderError, build_encoder
+from penstock.nn.exploration import Deterministic, EpsilonGreedy, TanhGaussian, uniform_action
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
-from penstock.nn.weights import WeightsLayout, flatten_, joined, stretch_of
+from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
+    "ILLEGAL",
     "ActorCritic",
     "Categorical",
     "Choice",
@@ -29,7 +33,9 @@ __all__ = [
     "Distribution",
     "EncoderError",
     "EpsilonGreedy",
+    "Joint",
     "MemoryCore",
+    "MultiCategorical",
     "NetworkConfig",
     "PolicyNetwork",
     "QNetwork",
@@ -38,9 +44,14 @@ __all__ = [
     "TanhGaussian",
     "WeightsLayout",
     "build_encoder",
-    "distribution_class",
+    "distribution_of",
     "flatten_",
     "joined",
+    "legal_values",
+    "num_parameters",
+    "place_",
+    "places_in",
+    "recorded_distribution",
     "stretch_of",
     "uniform_action",
 ]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.distributions import Deterministic, TanhGaussian
-from penstock.nn.encoders import ACTIVATIONS, MLP
+from penstock.nn.encoders import ACTIVATIONS, MLP, SideBySide
+from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.model import NetworkConfig, without_autocast
-from penstock.nn.observations import ObservationInput, encoder_input_shape
+from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.q_network import feedforward_encoder
 
@@ -30,8 +30,9 @@ class ContinuousActorCritic(PolicyNetwork):
     """What the networks for continuous actions have in common: observations, actor trunk and critics.
 
     From vectors, actor and critics have layers of their own (``config.hidden_sizes``), and critics see observation
-    and action side by side. From images, or with the user's own encoder, the actor has one encoder and the critics
-    share another, whose features with the action beside them go through 256 units of each critic.
+    and action side by side. Where an image is among the observations, or with the user's own encoder, the actor has one
+    encoder and the critics share another, whose features with the action beside them go through 256 units of each
+    critic.
 
     Encoders may run under ``torch.autocast``; all else computes in float32 regardless.
 
@@ -56,7 +57,7 @@ class ContinuousActorCritic(PolicyNetwork):
     Raises
     ------
     ValueError
-        When actions are discrete, or ``config.memory`` is not ``"none"``.
+        When there is a choice among the actions, or ``config.memory`` is not ``"none"``.
     """
 
     def __init__(
@@ -69,17 +70,16 @@ class ContinuousActorCritic(PolicyNetwork):
         outputs_per_dimension: int,
     ) -> None:
         super().__init__()
-        if action.is_discrete:
+        if action.choices:
             raise ValueError(
-                f"this network chooses continuous actions; found {action.num_actions} discrete ones: use an algorithm "
-                "for discrete actions"
+                f"this network chooses continuous actions; found {action.kind} ones: use an algorithm for those"
             )
-        self.input = ObservationInput(observation, config.normalize_observations)
+        self.input = build_input(observation, config.normalize_observations)
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
         if isinstance(self.encoder, MLP):
-            self.critic_encoder: nn.Module = nn.Flatten()
-            num_features, sizes = math.prod(encoder_input_shape(observation)), config.hidden_sizes
+            self.critic_encoder: nn.Module = SideBySide()
+            num_features, sizes = encoder_input_size(observation), config.hidden_sizes
             activation = config.activation
         else:
             self.critic_encoder, _ = feedforward_encoder(observation, config)

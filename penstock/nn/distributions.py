@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import pad
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+ILLEGAL = -1e8
+"""Logit or value of an illegal action: its probability is exactly 0, and yet what is computed from it is finite."""
+
+BELOW_ONE = 1.0 - 2.0**-24
+"""The largest float32 below 1."""
 
 
 class Categorical:
@@ -41,17 +47,6 @@ class Categorical:
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
         self.log_probs = torch.log_softmax(logits, -1)
-
-    @classmethod
-    def num_parameters(cls, action: ActionSpec) -> int:
-        """Width ``P`` of :attr:`flat` for this action space: the number of actions."""
-        assert action.num_actions is not None
-        return action.num_actions
-
-    @classmethod
-    def from_flat(cls, flat: Tensor) -> Categorical:
-        """Distribution whose parameters were recorded as ``flat``, float32 ``[..., A]``."""
-        return cls(flat)
 
     @property
     def flat(self) -> Tensor:
@@ -98,6 +93,61 @@ class Categorical:
         return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
 
 
+class MultiCategorical:
+    """Several independent choices, of ``n_1 .. n_k`` values each, counted from 0.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Unnormalised log-probabilities of the values of all choices side by side, float32 ``[..., n_1 + .. + n_k]``.
+    nvec : tuple of int
+        Numbers of values of the choices.
+
+    Attributes
+    ----------
+    logits, nvec
+        As given.
+    table : Categorical
+        The choices as rows ``[..., k, max n]``; what a choice has less of values than the widest is illegal.
+    """
+
+    __slots__ = ("logits", "nvec", "table")
+
+    def __init__(self, logits: Tensor, nvec: tuple[int, ...]) -> None:
+        self.logits = logits
+        self.nvec = nvec
+        self.table = Categorical(_rows(logits, nvec))
+
+    @property
+    def flat(self) -> Tensor:
+        """All parameters as one tensor, float32 ``[..., n_1 + .. + n_k]``: the logits."""
+        return self.logits
+
+    def __getitem__(self, index: Any) -> MultiCategorical:
+        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        return MultiCategorical(self.logits[index], self.nvec)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draw actions, int64 ``[..., k]``, each choice as :class:`Categorical` does by its noise of ``[..., k]``."""
+        return self.table.sample(noise.unsqueeze(-1))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-probability of ``action`` (int64 ``[..., k]``), summed over the choices, float32 ``[...]``."""
+        return self.table.log_prob(action).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, summed over the choices, float32 ``[...]``."""
+        return self.table.entropy().sum(-1)
+
+    def mode(self) -> Tensor:
+        """Most probable value of each choice, int64 ``[..., k]``."""
+        return self.table.mode()
+
+    def kl(self, other: MultiCategorical) -> Tensor:
+        """``KL(self || other)`` in nats, summed over the choices, float32 ``[...]``."""
+        return self.table.kl(other.table).sum(-1)
+
+
 class DiagonalGaussian:
     """Independent normal distributions, one for each of ``d`` action dimensions.
 
@@ -114,16 +164,6 @@ class DiagonalGaussian:
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
         self.mean = mean
         self.log_std = log_std.expand_as(mean)
-
-    @classmethod
-    def num_parameters(cls, action: ActionSpec) -> int:
-        """Width ``P`` of :attr:`flat` for this action space: two numbers per action dimension."""
-        return 2 * action.noise_size
-
-    @classmethod
-    def from_flat(cls, flat: Tensor) -> DiagonalGaussian:
-        """Distribution whose parameters were recorded as ``flat``, float32 ``[..., 2 d]``."""
-        return cls(*flat.chunk(2, -1))
 
     @property
     def flat(self) -> Tensor:
@@ -169,182 +209,134 @@ class DiagonalGaussian:
         return (0.5 * (torch.exp(2.0 * spread) + shift.square() - 1.0) - spread).sum(-1)
 
 
-class EpsilonGreedy:
-    """The action of the highest value, or with probability ``epsilon`` any action.
+class Joint:
+    """``k`` choices and ``d`` numbers, independent of each other: how mixed actions are drawn.
+
+    An action is float32 ``[..., k + d]``: first the choices, then the numbers.
 
     Parameters
     ----------
-    q : Tensor
-        Action values, float32 ``[..., A]``.
-    epsilon : float or Tensor
-        Probability of an action drawn uniformly from all ``A``, in [0, 1]; a number, or float32 broadcast to
-        ``[...]``.
-
-    Attributes
-    ----------
-    q, epsilon
-        As given.
+    choices : MultiCategorical
+        Distribution of the choices.
+    numbers : DiagonalGaussian
+        Distribution of the numbers.
     """
 
-    __slots__ = ("epsilon", "q")
+    __slots__ = ("choices", "numbers")
 
-    def __init__(self, q: Tensor, epsilon: float | Tensor) -> None:
-        self.q = q
-        self.epsilon = epsilon
+    def __init__(self, choices: MultiCategorical, numbers: DiagonalGaussian) -> None:
+        self.choices = choices
+        self.numbers = numbers
+
+    @property
+    def flat(self) -> Tensor:
+        """All parameters as one tensor, float32 ``[..., n_1 + .. + n_k + 2 d]``: those of the choices come first."""
+        return torch.cat((self.choices.flat, self.numbers.flat), -1)
+
+    def __getitem__(self, index: Any) -> Joint:
+        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        return Joint(self.choices[index], self.numbers[index])
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Choose actions, all with one random number each.
+        """Draw actions, float32 ``[..., k + d]``, from as much standard normal noise: choices by ``Phi(noise)``."""
+        for_choices, for_numbers = self._split(noise)
+        uniform = torch.special.ndtr(for_choices).clamp(max=BELOW_ONE)
+        return self._joined(self.choices.sample(uniform), self.numbers.sample(for_numbers))
 
-        Below ``epsilon``, noise is uniform over [0, epsilon): where in that interval it lies is the random action.
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-density of ``action`` (float32 ``[..., k + d]``), summed over choices and numbers, float32 ``[...]``."""
+        choices, numbers = self._split(action)
+        return self.choices.log_prob(choices.long()) + self.numbers.log_prob(numbers)
 
-        Parameters
-        ----------
-        noise : Tensor
-            Uniform in [0, 1), float32 ``[..., 1]``.
-
-        Returns
-        -------
-        Tensor
-            Actions, int64 ``[...]``.
-        """
-        noise = noise.squeeze(-1)
-        num_actions = self.q.shape[-1]
-        explores = noise < self.epsilon
-        # Where epsilon is 0 the quotient is no number, but there nothing explores.
-        fraction = torch.where(explores, noise / self.epsilon, 0.0)
-        # On CUDA dividing by a number is multiplying by its inverse, which can round to 1.
-        action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
-        return torch.where(explores, action, self.mode())
+    def entropy(self) -> Tensor:
+        """Entropy of the choices and differential entropy of the numbers in nats, summed, float32 ``[...]``."""
+        return self.choices.entropy() + self.numbers.entropy()
 
     def mode(self) -> Tensor:
-        """Action of the highest value (the first of several), int64 ``[...]``."""
-        return self.q.argmax(-1)
+        """Most probable value of each choice, and the means, float32 ``[..., k + d]``."""
+        return self._joined(self.choices.mode(), self.numbers.mode())
+
+    def kl(self, other: Joint) -> Tensor:
+        """``KL(self || other)`` in nats, summed over choices and numbers, float32 ``[...]``."""
+        return self.choices.kl(other.choices) + self.numbers.kl(other.numbers)
+
+    def _split(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        num_choices = len(self.choices.nvec)
+        return action[..., :num_choices], action[..., num_choices:]
+
+    def _joined(self, choices: Tensor, numbers: Tensor) -> Tensor:
+        return torch.cat((choices.to(numbers.dtype), numbers), -1)
 
 
-class Deterministic:
-    """One action for each observation, explored around with normal noise (arXiv:1802.09477, section 6.1).
+Distribution = Categorical | MultiCategorical | DiagonalGaussian | Joint
+
+
+def num_parameters(action: ActionSpec) -> int:
+    """Width ``P`` of :attr:`flat` for such actions: a logit for each value of each choice, two for each number."""
+    return sum(action.choices) + 2 * action.num_numbers
+
+
+def distribution_of(
+    action: ActionSpec, outputs: Tensor, log_std: Tensor | None = None, legal: Tensor | None = None
+) -> Distribution:
+    """Distribution of such actions with these parameters.
 
     Parameters
     ----------
-    action : Tensor
-        Actions in [-1, 1], float32 ``[..., d]``.
-    std : float
-        Standard deviation of the exploration noise, in units of actions in [-1, 1].
+    action : ActionSpec
+        Choices and numbers that an action is made of.
+    outputs : Tensor
+        A logit for each value of each choice, then the mean of each number, float32 ``[..., n_1 + .. + n_k + d]``.
+    log_std : Tensor, optional
+        Logarithms of the numbers' standard deviations, float32 ``[..., d]`` or broadcast to it; ``None`` if
+        there are no numbers.
+    legal : Tensor, optional
+        Which values of each choice are legal, bool ``[..., n_1 + .. + n_k]``, one of each at least; all when left out.
     """
-
-    __slots__ = ("action", "std")
-
-    def __init__(self, action: Tensor, std: float) -> None:
-        self.action = action
-        self.std = std
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``clip(action + std * noise, -1, 1)``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions in [-1, 1], float32 ``[..., d]``.
-        """
-        return torch.add(self.action, noise, alpha=self.std).clamp_(-1.0, 1.0)
-
-    def mode(self) -> Tensor:
-        """The action, float32 ``[..., d]``."""
-        return self.action
+    choices = action.choices
+    if not choices:
+        assert log_std is not None
+        return DiagonalGaussian(outputs, log_std)
+    logits = outputs if log_std is None else outputs[..., : sum(choices)]
+    if legal is not None:
+        logits = logits.masked_fill(~legal, ILLEGAL)
+    if action.is_discrete:
+        return Categorical(logits)
+    several = MultiCategorical(logits, choices)
+    return several if log_std is None else Joint(several, DiagonalGaussian(outputs[..., sum(choices) :], log_std))
 
 
-class TanhGaussian:
-    """Normal distribution squashed by tanh into (-1, 1), independent in ``d`` action dimensions.
+def recorded_distribution(action: ActionSpec, flat: Tensor) -> Distribution:
+    """Distribution of such actions whose parameters were recorded as :attr:`flat`, float32 ``[..., P]``."""
+    num_numbers = action.num_numbers
+    if not num_numbers:
+        return distribution_of(action, flat)
+    return distribution_of(action, *flat.split((flat.shape[-1] - num_numbers, num_numbers), -1))
 
-    Log-densities are those of actions in [-1, 1], whatever the environment scales them to; a target entropy of ``-d``
-    (arXiv:1812.05905, appendix D) is in the same units.
+
+def legal_values(mask: Tensor, choices: tuple[int, ...]) -> Tensor:
+    """Which values of each choice are legal: those of the mask, or all where it leaves none.
+
+    Final observations, after which nothing is chosen, often have masks that leave none.
 
     Parameters
     ----------
-    mean : Tensor
-        Means before the tanh, float32 ``[..., d]``.
-    log_std : Tensor
-        Logarithms of the standard deviations before the tanh, float32 ``[..., d]``.
-    """
-
-    __slots__ = ("log_std", "mean")
-
-    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
-        self.mean = mean
-        self.log_std = log_std
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``tanh(mean + std * noise)``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions in [-1, 1], float32 ``[..., d]``, with gradient.
-        """
-        return torch.addcmul(self.mean, self.log_std.exp(), noise).tanh()
-
-    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw actions as :meth:`sample` does, with their log-densities (arXiv:1812.05905, equation 21).
-
-            u     = mean + std * noise
-            log p = sum_j [ log N(u_j; mean_j, std_j) - 2 (log 2 - u_j - softplus(-2 u_j)) ]
-
-        The second term is ``log(1 - tanh(u_j)^2)``, exact where the tanh has rounded to 1.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        action : Tensor
-            Actions in [-1, 1], float32 ``[..., d]``, with gradient.
-        log_prob : Tensor
-            Their log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
-        """
-        u = torch.addcmul(self.mean, self.log_std.exp(), noise)
-        # The deviation of u from its mean, in standard deviations, is the noise itself.
-        terms = 2.0 * (u + softplus(-2.0 * u)) - self.log_std - 0.5 * noise.square()
-        constant = HALF_LOG_TWO_PI + 2.0 * math.log(2.0)
-        return u.tanh(), terms.sum(-1) - constant * u.shape[-1]
-
-    def mode(self) -> Tensor:
-        """``tanh(mean)``, float32 ``[..., d]``: the median of each dimension, and how a trained policy acts."""
-        return self.mean.tanh()
-
-
-def uniform_action(noise: Tensor) -> Tensor:
-    """Random actions made of the noise that a policy would have acted with.
-
-    The probability integral transform ``2 Phi(noise) - 1 = erf(noise / sqrt(2))``.
-
-    Parameters
-    ----------
-    noise : Tensor
-        Standard normal, float32 ``[..., d]``.
+    mask : Tensor
+        As the environment gave it, bool ``[..., n_1 + .. + n_k]``.
+    choices : tuple of int
+        Numbers of values ``n_1 .. n_k`` of the choices.
 
     Returns
     -------
     Tensor
-        Actions uniform in [-1, 1], float32 ``[..., d]``.
+        bool, shaped as the mask; in each choice a value at least is legal.
     """
-    return torch.erf(noise * math.sqrt(0.5))
+    return torch.cat([values | ~values.any(-1, keepdim=True) for values in mask.split(choices, -1)], -1)
 
 
-Distribution = Categorical | DiagonalGaussian
-
-
-def distribution_class(action: ActionSpec) -> type[Categorical] | type[DiagonalGaussian]:
-    """Class of the distributions over an action space: categorical for Discrete, Gaussian for Box."""
-    return Categorical if action.is_discrete else DiagonalGaussian
+def _rows(logits: Tensor, nvec: tuple[int, ...]) -> Tensor:
+    widest = max(nvec)
+    if min(nvec) == widest:
+        return logits.unflatten(-1, (len(nvec), widest))
+    rows = [pad(row, (0, widest - row.shape[-1]), value=ILLEGAL) for row in logits.split(nvec, -1)]
+    return torch.stack(rows, -2)

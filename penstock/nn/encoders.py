@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
-from penstock.nn.observations import encoder_input_shape
+from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationSpec
@@ -29,13 +30,22 @@ class EncoderError(ValueError):
     """What was given as an encoder is none; what goes wrong inside a user's own is raised as it is."""
 
 
+class SideBySide(nn.Module):
+    """All numbers of an observation, plain or composite, as one vector: float32 ``[N, encoder_input_size]``."""
+
+    def forward(self, x: Seen) -> Tensor:
+        if isinstance(x, Tensor):
+            return x.flatten(1)
+        return torch.cat([part.flatten(1) for part in x.values()], 1)
+
+
 class MLP(nn.Sequential):
-    """Fully connected layers, each followed by the activation; images and matrices are flattened first."""
+    """Fully connected layers, each followed by the activation, over all numbers of an observation side by side."""
 
     def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
-        shape = encoder_input_shape(observation)
-        layers: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
-        sizes = (math.prod(shape), *hidden_sizes)
+        is_vector = not observation.parts and len(encoder_input_shape(observation)) == 1
+        layers: list[nn.Module] = [] if is_vector else [SideBySide()]
+        sizes = (encoder_input_size(observation), *hidden_sizes)
         for input_size, output_size in pairwise(sizes):
             layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
         super().__init__(*layers)
@@ -135,20 +145,63 @@ IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
     "impala_resnet": ImpalaResNet,
 }
 
+
+class ImagesAndMore(nn.Module):
+    """Each image through an encoder of its own, then the features and all other parts, side by side, through one mlp.
+
+    Thus what is made of one part can depend on any other, which it could not if only features met. An image that is
+    the only part has its encoder and no mlp.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        A composite observation with an image among its parts.
+    encoder : str
+        How each image is encoded: a name of ``IMAGE_ENCODERS``, or "auto".
+    hidden_sizes, activation
+        Of the mlp.
+    """
+
+    def __init__(
+        self, observation: ObservationSpec, encoder: str, hidden_sizes: tuple[int, ...], activation: str
+    ) -> None:
+        super().__init__()
+        images, parts = {}, []
+        for part in observation.parts:
+            if part.spec.is_image:
+                images[part.path], num_features = build_encoder(encoder, part.spec, hidden_sizes, activation)
+                part = replace(part, spec=replace(part.spec, shape=(num_features,), dtype="float32"))
+            parts.append(part)
+        self.paths = tuple(images)
+        self.images = nn.ModuleList(images.values())
+        self.mlp = MLP(replace(observation, parts=tuple(parts)), hidden_sizes if len(parts) > 1 else (), activation)
+        self.output_size: int = self.mlp.output_size
+
+    def forward(self, x: dict[str, Tensor]) -> Tensor:
+        features = {path: encoder(x[path]) for path, encoder in zip(self.paths, self.images, strict=True)}
+        encoded: Tensor = self.mlp({**x, **features})
+        return encoded
+
+
 ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
 
 
 def build_encoder(
     encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
 ) -> tuple[nn.Module, int]:
-    """Build an encoder of float32 ``[N, *encoder_input_shape(observation)]`` into features ``[N, F]``.
+    """Build an encoder of what the network's first stage gives into features ``[N, F]``.
+
+    It gives float32 ``[N, *encoder_input_shape(observation)]``; of a composite observation (but for a plain one that
+    only has a mask beside it) a dict with one such tensor for each path.
 
     Parameters
     ----------
     encoder : str or callable
         One of ``ENCODER_NAMES``; ``"auto"`` is ``nature_cnn`` for images, ``impala_resnet`` for those too small for
-        it, and ``mlp`` for all else. Or the user's own: a ``nn.Module`` class, or any callable, that takes the
-        observation spec. Its ``F`` is its attribute ``output_size``, or is found by a dry run.
+        it, and ``mlp`` for all else. In a composite observation each image has an encoder of its own, and an ``mlp``
+        over the features and all else follows; with ``"mlp"`` images are numbers among others. Or the user's own: a
+        ``nn.Module`` class, or any callable, that takes the observation spec. Its ``F`` is its attribute
+        ``output_size``, or is found by a dry run.
     observation : ObservationSpec
         What is encoded.
     hidden_sizes, activation
@@ -168,19 +221,25 @@ def build_encoder(
     EncoderError
         When the user's own encoder is not one.
     """
+    observation = unmasked(observation)
     if callable(encoder):
         return _build_own(encoder, observation)
-    name = _fitting_encoder(observation) if encoder == "auto" else encoder
-    if name == "mlp":
-        mlp = MLP(observation, hidden_sizes, activation)
-        return mlp, mlp.output_size
-    network = IMAGE_ENCODERS[name](observation)
+    network: MLP | ImagesAndMore | NatureCNN | ImpalaResNet
+    if encoder == "mlp" or (encoder == "auto" and not observation.is_image):
+        network = MLP(observation, hidden_sizes, activation)
+    elif not observation.parts:
+        network = IMAGE_ENCODERS[_fitting_encoder(observation) if encoder == "auto" else encoder](observation)
+    elif observation.is_image:
+        network = ImagesAndMore(observation, encoder, hidden_sizes, activation)
+    else:
+        paths = ", ".join(f"{part.path!r} ({part.spec.dtype} {part.spec.shape})" for part in observation.parts)
+        raise ValueError(
+            f"encoder={encoder!r} needs an image, uint8 of three axes; found {paths}: use encoder='mlp' or your own"
+        )
     return network, network.output_size
 
 
 def _fitting_encoder(observation: ObservationSpec) -> str:
-    if not observation.is_image:
-        return "mlp"
     layout = ImageLayout(observation.shape)
     return "nature_cnn" if min(layout.height, layout.width) >= NATURE_CNN_MINIMUM else "impala_resnet"
 
@@ -198,7 +257,13 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
     output_size = getattr(module, "output_size", None)
     if output_size is not None:
         return module, int(output_size)
-    rows = torch.zeros(2, *encoder_input_shape(observation))
+    rows: Seen
+    if observation.parts:
+        rows = {part.path: torch.zeros(2, *encoder_input_shape(part.spec)) for part in observation.parts}
+        shapes = "{" + ", ".join(f"{path!r}: {tuple(x.shape)}" for path, x in rows.items()) + "}"
+    else:
+        rows = torch.zeros(2, *encoder_input_shape(observation))
+        shapes = str(tuple(rows.shape))
     was_training = module.training
     with torch.no_grad():
         features = module.eval()(rows)
@@ -206,7 +271,7 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
     if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[0] != 2:
         found = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
         raise EncoderError(
-            f"encoder {name} turned a batch of shape {tuple(rows.shape)} into {found}; it must return one feature "
+            f"encoder {name} turned a batch of shape {shapes} into {found}; it must return one feature "
             "vector for each row, a tensor of shape (2, F)"
         )
     return module, features.shape[1]

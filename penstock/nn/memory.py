@@ -60,7 +60,7 @@ class MemoryCore(nn.Module):
         hidden = self.cell(x, state)
         return hidden, hidden
 
-    def unroll(self, x: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def unroll(self, x: Tensor, first: Tensor, state: Tensor, burn_in: int = 0) -> tuple[Tensor, Tensor]:
         """Advance every lane by ``T`` rows: :meth:`step` for each, with gradient through time.
 
         A loop of cells rather than one fused call: lanes begin episodes at different rows, and acting and
@@ -74,6 +74,8 @@ class MemoryCore(nn.Module):
             Rows that begin an episode, bool ``[T, B]``.
         state : Tensor
             State before row 0, float32 ``[B, S]``.
+        burn_in : int
+            Rows that only bring the state up to date: no gradient goes back from the rows behind them.
 
         Returns
         -------
@@ -83,7 +85,9 @@ class MemoryCore(nn.Module):
             State after the last row, float32 ``[B, S]``.
         """
         outputs = []
-        for x_row, first_row in zip(x.unbind(), first.unbind(), strict=True):
+        for row, (x_row, first_row) in enumerate(zip(x.unbind(), first.unbind(), strict=True)):
+            if burn_in and row == burn_in:
+                state = state.detach()
             y, state = self.step(x_row, first_row, state)
             outputs.append(y)
         return torch.stack(outputs), state

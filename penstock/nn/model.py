@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.distributions import Categorical, DiagonalGaussian, Distribution
+from penstock.nn.distributions import Distribution, distribution_of, legal_values
 from penstock.nn.encoders import ACTIVATIONS, ENCODER_NAMES, MLP, EncoderBuilder, build_encoder
 from penstock.nn.initialization import POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
-from penstock.nn.observations import ObservationInput
+from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class NetworkConfig:
         Widths and activation ("tanh", "relu", "elu", "silu") of the mlp encoder.
     memory, memory_size
         Memory core behind the encoder ("none", "gru", "lstm") and its width.
+    burn_in
+        First rows of a segment that only bring the memory up to date: no gradient goes back to them.
     shared_encoder
         One encoder for policy and value, or one each. ``None``: one each where they are mlp without memory, else
         shared. With memory it cannot be ``False``.
@@ -62,6 +64,7 @@ class NetworkConfig:
     activation: str = "tanh"
     memory: str = "none"
     memory_size: int = 128
+    burn_in: int = 0
     shared_encoder: bool | None = None
     normalize_observations: bool = False
     normalize_returns: bool = False
@@ -96,8 +99,8 @@ class ActorCritic(PolicyNetwork):
     observation : ObservationSpec
         What the network sees.
     action : ActionSpec
-        What it chooses: a :class:`Categorical` over discrete actions, else a :class:`DiagonalGaussian` with a
-        standard deviation that does not depend on the observation.
+        What it chooses, of any kind; the standard deviation of numbers does not depend on the observation. Where
+        observations say which choices are legal, no other is made.
     config : NetworkConfig
         What it is made of.
 
@@ -110,7 +113,8 @@ class ActorCritic(PolicyNetwork):
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
         super().__init__()
         self.observation_ndim = len(observation.shape)
-        self.input = ObservationInput(observation, config.normalize_observations)
+        self.action = action
+        self.input = build_input(observation, config.normalize_observations)
 
         def encoder() -> tuple[nn.Module, int]:
             return build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
@@ -121,14 +125,16 @@ class ActorCritic(PolicyNetwork):
             shared = config.memory != "none" or not isinstance(self.encoder, MLP)
         self.value_encoder = None if shared else encoder()[0]
 
+        self.burn_in = config.burn_in
         self.memory = None if config.memory == "none" else MemoryCore(config.memory, num_features, config.memory_size)
         self.state_size = 0 if self.memory is None else self.memory.state_size
         num_features = num_features if self.memory is None else self.memory.size
 
-        num_outputs = action.noise_size if action.num_actions is None else action.num_actions
+        num_numbers = action.num_numbers
+        num_outputs = sum(action.choices) + num_numbers
         self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
         self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
-        log_std = None if action.is_discrete else nn.Parameter(torch.full((num_outputs,), config.initial_log_std))
+        log_std = nn.Parameter(torch.full((num_numbers,), config.initial_log_std)) if num_numbers else None
         self.log_std: nn.Parameter | None = log_std
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
@@ -139,7 +145,7 @@ class ActorCritic(PolicyNetwork):
             features = features.float()
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
-            return self._distribution(features), state
+            return self._distribution(features, observation), state
 
     def evaluate(
         self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None
@@ -158,7 +164,7 @@ class ActorCritic(PolicyNetwork):
 
         Returns
         -------
-        distribution : Categorical or DiagonalGaussian
+        distribution : Distribution
             Over the leading dimensions of ``observation``.
         value : Tensor
             Values in the space of the head (see :meth:`denormalize_value`), float32, one for each row.
@@ -182,15 +188,18 @@ class ActorCritic(PolicyNetwork):
                         f"first {'missing' if first is None else tuple(first.shape)}, "
                         f"state {'missing' if state is None else tuple(state.shape)}"
                     )
-                features, _ = self.memory.unroll(features, first, state)
+                features, _ = self.memory.unroll(features, first, state, self.burn_in)
             value_features = features if value_features is None else value_features.float().unflatten(0, leading)
-            return self._distribution(features), self.value_head(value_features).squeeze(-1)
+            return self._distribution(features, observation), self.value_head(value_features).squeeze(-1)
 
-    def _distribution(self, features: Tensor) -> Distribution:
-        outputs = self.policy_head(features)
-        if self.log_std is None:
-            return Categorical(outputs)
-        return DiagonalGaussian(outputs, self.log_std.clamp(*LOG_STD_RANGE))
+    def _distribution(self, features: Tensor, observation: Tensor) -> Distribution:
+        mask = self.input.mask(observation)
+        return distribution_of(
+            self.action,
+            self.policy_head(features),
+            None if self.log_std is None else self.log_std.clamp(*LOG_STD_RANGE),
+            None if mask is None else legal_values(mask, self.action.choices),
+        )
 
     def denormalize_value(self, value: Tensor) -> Tensor:
         """Turn values of the head into returns; the same values where returns are not normalised."""
@@ -199,6 +208,10 @@ class ActorCritic(PolicyNetwork):
     def normalize_return(self, target: Tensor) -> Tensor:
         """Turn returns into targets for the head, the inverse of :meth:`denormalize_value`: nothing is clipped."""
         return target if self.return_moments is None else self.return_moments.normalize(target, clip=math.inf)
+
+    def normalize_difference(self, difference: Tensor) -> Tensor:
+        """Turn differences of returns, as advantages are, into units of the head."""
+        return difference if self.return_moments is None else difference / self.return_moments.std
 
     def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
         """Take returns ``[...]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""

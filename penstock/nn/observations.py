@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from itertools import accumulate
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,23 +12,45 @@ from torch import Tensor, nn
 from penstock.nn.normalization import RunningMoments
 
 if TYPE_CHECKING:
-    from penstock.envs.spaces import ObservationSpec
+    from collections.abc import Iterable
+
+    from penstock.envs.spaces import ObservationPart, ObservationSpec
+
+Seen = Tensor | dict[str, Tensor]
+"""What an encoder gets: float32 ``[N, *encoder_input_shape]``; of a composite observation one such for each path."""
+
+
+def unmasked(observation: ObservationSpec) -> ObservationSpec:
+    """What an encoder is built for: the plain observation where one is composite only by a mask beside it."""
+    parts = observation.parts
+    return parts[0].spec if len(parts) == 1 and not parts[0].path else observation
 
 
 def encoder_input_shape(observation: ObservationSpec) -> tuple[int, ...]:
-    """Shape of one observation as an encoder sees it: one-hot if discrete, a vector of one if a scalar."""
+    """Shape of one plain observation as an encoder sees it: one-hot if discrete, a vector of one if a scalar."""
     if observation.num_values is not None:
         return (observation.num_values,)
+    if observation.nvec:
+        return (sum(observation.nvec),)
     return observation.shape or (1,)
+
+
+def encoder_input_size(observation: ObservationSpec) -> int:
+    """How many numbers an encoder sees of one observation, plain or composite."""
+    if observation.parts:
+        return sum(encoder_input_size(part.spec) for part in observation.parts)
+    return math.prod(encoder_input_shape(observation))
 
 
 class ObservationInput(nn.Module):
     """First stage of every network: bytes become [0, 1], discrete values one-hot, floats normalised if asked.
 
+    A multi-discrete observation becomes the one-hot vectors of its components, side by side.
+
     Parameters
     ----------
     observation : ObservationSpec
-        What the column holds.
+        What the column holds: a plain observation.
     normalize : bool
         Subtract the running mean from each element and divide by its running standard deviation, where
         observations are floating point in their column; others have a known range already.
@@ -36,6 +60,7 @@ class ObservationInput(nn.Module):
         super().__init__()
         is_float = observation.dtype.startswith("float")
         self.num_values = observation.num_values
+        self.nvec = observation.nvec
         self.is_bytes = observation.dtype == "uint8"
         self.is_scalar = not observation.shape and observation.num_values is None
         self.moments = RunningMoments(encoder_input_shape(observation)) if normalize and is_float else None
@@ -45,7 +70,68 @@ class ObservationInput(nn.Module):
         if self.num_values is not None:
             one_hot = torch.zeros(observation.shape[0], self.num_values, device=observation.device)
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
+        if self.nvec:
+            one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
+            firsts = torch.tensor([0, *accumulate(self.nvec[:-1])], device=observation.device)
+            return one_hot.scatter_(1, observation + firsts, 1.0)
         x = observation / 255.0 if self.is_bytes else observation.float()
         if self.is_scalar:
             x = x.unsqueeze(-1)
         return x if self.moments is None else self.moments.normalize(x)
+
+    def mask(self, observation: Tensor) -> None:
+        """Which actions are legal: a plain observation does not say."""
+
+    def update_moments(self, observation: Tensor, mask: Tensor | None = None) -> None:
+        """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
+        if self.moments is not None:
+            self.moments.update(observation, mask)
+
+
+class CompositeInput(nn.Module):
+    """First stage of a network over composite observations: each part of a row of bytes as it would be by itself.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What the column holds: a composite observation.
+    normalize : bool
+        As for :class:`ObservationInput`, of each part.
+    """
+
+    def __init__(self, observation: ObservationSpec, normalize: bool) -> None:
+        super().__init__()
+        self.is_plain = not unmasked(observation).parts
+        self.parts = observation.parts
+        self.mask_part = observation.mask
+        self.inputs = nn.ModuleList(ObservationInput(part.spec, normalize) for part in observation.parts)
+
+    def forward(self, observation: Tensor) -> Seen:
+        """Turn rows, uint8 ``[N, nbytes]``, into what encoders see: of a plain observation with a mask a tensor."""
+        seen = {part.path: stage(leaf(observation, part)) for part, stage in self._stages()}
+        return seen[""] if self.is_plain else seen
+
+    def mask(self, observation: Tensor) -> Tensor | None:
+        """Which actions are legal by rows ``[..., nbytes]``: bool ``[..., M]``; ``None`` if they do not say."""
+        return None if self.mask_part is None else leaf(observation, self.mask_part)
+
+    def update_moments(self, observation: Tensor, mask: Tensor | None = None) -> None:
+        """Take rows ``[..., nbytes]`` (of them ``mask``, bool ``[...]``) into the running moments that parts keep."""
+        for part, stage in self._stages():
+            stage.update_moments(leaf(observation, part), mask)
+
+    def _stages(self) -> Iterable[tuple[ObservationPart, ObservationInput]]:
+        return zip(self.parts, cast("Iterable[ObservationInput]", self.inputs), strict=True)
+
+
+def build_input(observation: ObservationSpec, normalize: bool) -> ObservationInput | CompositeInput:
+    """Build the first stage that fits an observation."""
+    return CompositeInput(observation, normalize) if observation.parts else ObservationInput(observation, normalize)
+
+
+def leaf(rows: Tensor, part: ObservationPart) -> Tensor:
+    """One leaf of composite rows, uint8 ``[..., nbytes]``: ``[..., *shape]`` in its dtype, in the rows' own memory."""
+    shape, dtype = part.spec.shape, getattr(torch, part.spec.dtype)
+    first = part.offset // dtype.itemsize
+    values = rows.view(dtype)[..., first : first + math.prod(shape)]
+    return values.unflatten(-1, shape) if shape else values.squeeze(-1)

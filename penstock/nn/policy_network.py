@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.observations import ObservationInput
+from penstock.nn.observations import CompositeInput, ObservationInput
 
 
 class Choice(Protocol):
@@ -27,13 +27,13 @@ class PolicyNetwork(nn.Module):
 
     Attributes
     ----------
-    input : ObservationInput
+    input : ObservationInput or CompositeInput
         Its first stage.
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
     """
 
-    input: ObservationInput
+    input: ObservationInput | CompositeInput
     state_size: int = 0
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Choice, Tensor]:
@@ -63,5 +63,4 @@ class PolicyNetwork(nn.Module):
 
     def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
         """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
-        if self.input.moments is not None:
-            self.input.moments.update(observation, mask)
+        self.input.update_moments(observation, mask)

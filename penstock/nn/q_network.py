@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from penstock.nn.distributions import EpsilonGreedy
+from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import ACTIVATIONS, MLP, build_encoder
+from penstock.nn.exploration import EpsilonGreedy
 from penstock.nn.model import NetworkConfig, without_autocast
-from penstock.nn.observations import ObservationInput
+from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ class QNetwork(PolicyNetwork):
         super().__init__()
         if action.num_actions is None:
             raise ValueError(
-                f"a Q-network values discrete actions; found continuous ones of shape {action.shape}: use an "
-                "algorithm for continuous control"
+                f"a Q-network values discrete actions; found {action.kind} ones: use an algorithm for those"
             )
         self.epsilon: float | Tensor = epsilon
-        self.input = ObservationInput(observation, config.normalize_observations)
+        self.choices = action.choices
+        self.input = build_input(observation, config.normalize_observations)
         self.encoder, num_features = feedforward_encoder(observation, config)
         activation = config.activation if isinstance(self.encoder, MLP) else "relu"
         self.head = (
@@ -78,7 +79,16 @@ class QNetwork(PolicyNetwork):
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[EpsilonGreedy, Tensor]:
         """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`."""
-        return EpsilonGreedy(self.q(observation), self.epsilon), state
+        return self.policy(observation, self.epsilon), state
+
+    def policy(self, observation: Tensor, epsilon: float | Tensor) -> EpsilonGreedy:
+        """Choose how to act on observations ``[N, *shape]``, with an epsilon as :class:`EpsilonGreedy` takes it."""
+        return EpsilonGreedy(self.q(observation), epsilon, self.legal(observation))
+
+    def legal(self, observation: Tensor) -> Tensor | None:
+        """Which actions are legal, bool ``[N, A]``; ``None`` where observations ``[N, *shape]`` do not say."""
+        mask = self.input.mask(observation)
+        return None if mask is None else legal_values(mask, self.choices)
 
     def q(self, observation: Tensor) -> Tensor:
         """Values of all actions.
@@ -91,12 +101,13 @@ class QNetwork(PolicyNetwork):
         Returns
         -------
         Tensor
-            Values, float32 ``[N, A]``.
+            Values, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
         """
         features = self.encoder(self.input(observation))
+        legal = self.legal(observation)
         with without_autocast(features.device):
             q: Tensor = self.head(features.float())
-            return q
+            return q if legal is None else q.masked_fill(~legal, ILLEGAL)
 
 
 class DuelingHead(nn.Module):
@@ -150,7 +161,7 @@ def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> 
     Returns
     -------
     encoder : nn.Module
-        Network of float32 ``[N, *encoder_input_shape(observation)]`` into features ``[N, F]``.
+        Network of what the first stage gives into features ``[N, F]``, as :func:`penstock.nn.build_encoder` says.
     output_size : int
         ``F``.
 

@@ -57,13 +57,35 @@ def flatten_(module: nn.Module) -> Tensor:
     Tensor
         The memory, laid out as ``WeightsLayout(module)``: uint8 ``[nbytes]``, on the module's device.
     """
-    layout, tensors = WeightsLayout(module), list(_tensors(module))
-    flat = torch.zeros(layout.nbytes, dtype=torch.uint8, device=tensors[0].device)
-    for offset, tensor in zip(layout.offsets, tensors, strict=True):
-        place = flat[offset : offset + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        place.copy_(tensor.detach())
-        tensor.data = place
+    device = next(_tensors(module)).device
+    flat = torch.zeros(WeightsLayout(module).nbytes, dtype=torch.uint8, device=device)
+    values = [tensor.detach().clone() for tensor in _tensors(module)]
+    place_(module, flat)
+    for tensor, value in zip(_tensors(module), values, strict=True):
+        tensor.data.copy_(value)
     return flat
+
+
+def place_(module: nn.Module, memory: Tensor) -> None:
+    """Let a module's parameters and buffers be what lies in a row of bytes, laid out as ``WeightsLayout(module)``.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The network; its own values are forgotten.
+    memory : Tensor
+        uint8 ``[nbytes]``; other modules, in other processes too, may lie in the same.
+    """
+    for tensor, place in zip(_tensors(module), places_in(module, memory), strict=True):
+        tensor.data = place
+
+
+def places_in(module: nn.Module, memory: Tensor) -> list[Tensor]:
+    """A row of bytes laid out as ``WeightsLayout(module)``, seen as tensors like the module's, in its order."""
+    return [
+        memory[offset : offset + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        for offset, tensor in zip(WeightsLayout(module).offsets, _tensors(module), strict=True)
+    ]
 
 
 def stretch_of(parameters: Sequence[Tensor]) -> Tensor:

@@ -441,7 +441,6 @@ class ReplayBuffer:
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows, {', '.join(self.fields)})"
 
 
-
 def _settings(limiter: RateLimiter) -> dict[str, float]:
     return {
         "samples_per_insert": limiter.samples_per_insert,

@@ -89,9 +89,7 @@ def make_plan(
     ValueError, TypeError
         If a setting is not legal: names it, what was found and what would be.
     """
-    check_settings(
-        capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity
-    )
+    check_settings(capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity)
     check_names(fields, sampler, n_step, sequences, lenient)
     capacity = int(capacity)
     rewards = n_step.rewards if n_step else ()

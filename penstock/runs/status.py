@@ -52,6 +52,7 @@ class Status:
     updates: int = 0
     version: int = 0
     losses: Mapping[str, float] = field(default_factory=dict)
+    policy_lag_min: float = 0.0
     policy_lag_mean: float = 0.0
     policy_lag_max: float = 0.0
     replay_rows: int | None = None

@@ -20,8 +20,9 @@ TINY = {"num_workers": 1, "num_envs_per_worker": B, "segment_length": T, "batch_
 
 
 def make(algorithm: type[SegmentAlgorithm], action: ActionSpec = CHOICE, **settings: object) -> SegmentAlgorithm:
-    """An algorithm with small numbers, for batches of B segments of T steps."""
-    config = make_config(algorithm.Config, {"env": "none", **TINY, **settings})
+    """An algorithm with small numbers (those of `TINY` that it has), for batches of B segments of T steps."""
+    tiny = {name: value for name, value in TINY.items() if hasattr(algorithm.Config, name)}
+    config = make_config(algorithm.Config, {"env": "none", **tiny, **settings})
     return algorithm(config, VECTOR, action)
 
 
@@ -57,6 +58,7 @@ def collect(algorithm: SegmentAlgorithm, model: ActorCritic, seed: int = 0, vali
     return Batch(
         obs=obs, first=first, action=chosen, reward=torch.randn(T, B, generator=generator) * valid,
         terminated=terminated, truncated=truncated, valid=valid, learn=valid.float(), log_prob=log_prob, memory=memory,
+        lane=torch.arange(B),
     )  # fmt: skip
 
 

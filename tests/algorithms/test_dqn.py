@@ -3,11 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.dqn import DQN
-from penstock.algorithms.replay import NonFiniteUpdate
 from penstock.config import ConfigError
 from penstock.replay import Prioritized, Uniform
 from tests.algorithms.transitions import (
@@ -25,6 +26,7 @@ from tests.algorithms.transitions import (
     request,
     transitions,
 )
+from tests.nn.composites import composite, pack
 
 CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5, 0.5, 0.0], [0, 1, 0, 0])
 """State 0: action 0 stays for 0, action 1 goes to state 1 for 1. State 1: action 0 goes back for 0, action 1 terminates
@@ -147,6 +149,50 @@ def test_a_truncated_episode_bootstraps_from_its_final_observation_and_a_termina
     torch.testing.assert_close(-td_error, torch.tensor([2.71, 2.71, 1.9, 1.0]) + torch.tensor(discounts) * values)
 
 
+# --- masks of legal actions ------------------------------------------------------------------------------------------
+
+MASKED = composite({"": STATE}, num_masked=3)
+
+
+def masked_states(states, masks):
+    """Rows of the two states with the actions' masks beside them."""
+    return pack(MASKED, {"": np.array(states)}, np.array(masks, bool))
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(
+    ("mask", "bootstrap"), [([1, 1, 1], 20.0), ([1, 1, 0], 10.0), ([0, 1, 0], 5.0), ([0, 0, 0], 20.0)]
+)
+def test_the_next_value_is_that_of_the_best_legal_action(double, mask, bootstrap):
+    """Of state 1 the values are (10, 5, 20); where its mask leaves nothing, as after a truncation, all count."""
+    table = [[0.0] * 3, [10.0, 5.0, 20.0]]
+    algorithm = make(DQN, MASKED, CHOICE, double=double)
+    model = begin(algorithm)
+    set_q(model, table)
+    set_q(algorithm.target, table)
+    plain = transitions([0], [0], [0.0], [1.0], [1])
+    batch = replace(plain, obs=masked_states([0], [[1, 0, 0]]), next_obs=masked_states([1], [mask]))
+    td_error, metrics = algorithm.update(model, batch)
+    assert td_error.tolist() == [-bootstrap]
+    assert metrics["q"] == 0.0 and metrics["loss"] == bootstrap - 0.5 and metrics["grad_norm"].isfinite()
+
+
+def test_what_is_illegal_is_neither_chosen_nor_learned():
+    algorithm = make(DQN, MASKED, CHOICE, exploration=0.5, exploration_final=0.5)
+    model = begin(algorithm)
+    set_q(model, [[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
+    obs = masked_states([0] * 4, [[1, 1, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1]])
+    for noise, actions in ((0.0, [0, 0, 0, 1]), (0.499, [2, 2, 0, 2]), (0.501, [1, 2, 0, 1])):
+        columns, _ = algorithm.act(model, request(torch.full((4, 1), noise), obs=obs))
+        assert columns["action"].tolist() == actions
+    descend_plainly(algorithm)
+    before = copied(model)
+    batch = transitions([0], [2], [0.0], [0.0], [1])
+    algorithm.update(model, replace(batch, obs=obs[1:2], next_obs=obs[1:2]))
+    assert torch.equal(model.head.weight[:2], before["head.weight"][:2])
+    assert not torch.equal(model.head.weight[2], before["head.weight"][2])
+
+
 # --- the target network ----------------------------------------------------------------------------------------------
 
 
@@ -214,7 +260,7 @@ def test_continuous_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(DQN, VECTOR, TORQUE)
     assert "dqn chooses discrete actions" in str(refusal.value)
-    assert "use appo, ppo, ddpg, td3 or sac" in str(refusal.value)
+    assert "ddpg, td3 or sac" in str(refusal.value)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])

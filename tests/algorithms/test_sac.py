@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.replay import NonFiniteUpdate
+from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
@@ -251,7 +251,7 @@ def test_discrete_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(SAC, VECTOR, CHOICE)
     assert "sac chooses continuous actions" in str(refusal.value)
-    assert "use appo, ppo, dqn or apex" in str(refusal.value)
+    assert "use appo, ppo, a2c, a3c, impala, dqn or apex" in str(refusal.value)
 
 
 def test_an_action_without_two_bounds_is_refused_by_the_number_of_its_dimension():

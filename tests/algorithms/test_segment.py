@@ -8,13 +8,14 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.base import Request
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import ConfigError, SegmentConfig
+from penstock.config import AsynchronousConfig, ConfigError, SegmentConfig
 from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model
 
 
 class Recording(SegmentAlgorithm):
     """Records the distribution's parameters."""
 
+    Config = AsynchronousConfig
     records = ("logits",)
 
 
@@ -51,10 +52,10 @@ def test_an_algorithm_records_nothing_that_it_does_not_declare():
 
 
 def test_minibatches_of_transitions_hold_every_transition_once_and_in_random_order():
-    algorithm = make(PPO)
+    algorithm = make(PPO, num_epochs=1)
     batch = collect(algorithm, make_model(algorithm))
     batch.targets = {"number": torch.arange(T * B).view(T, B)}
-    minibatches = list(algorithm.minibatches(batch, generator()))
+    minibatches = list(algorithm.updates(batch, generator()))
     assert [len(m.reward) for m in minibatches] == [12, 12]
     numbers = torch.cat([m.targets["number"] for m in minibatches])
     assert sorted(numbers.tolist()) == list(range(T * B)) != numbers.tolist()
@@ -65,10 +66,10 @@ def test_minibatches_of_transitions_hold_every_transition_once_and_in_random_ord
 
 
 def test_minibatches_of_segments_hold_every_segment_once_with_its_memory():
-    algorithm = make(PPO, memory="gru")
+    algorithm = make(PPO, memory="gru", num_epochs=1)
     batch = collect(algorithm, make_model(algorithm))
     batch.targets = {"number": torch.arange(B).expand(T, B)}
-    minibatches = list(algorithm.minibatches(batch, generator(1)))
+    minibatches = list(algorithm.updates(batch, generator(1)))
     assert [m.reward.shape for m in minibatches] == [(T, 2), (T, 2)]
     numbers = [m.targets["number"][0] for m in minibatches]
     assert sorted(torch.cat(numbers).tolist()) == list(range(B))
@@ -77,16 +78,25 @@ def test_minibatches_of_segments_hold_every_segment_once_with_its_memory():
 
 
 def test_the_order_of_minibatches_follows_from_the_generator_and_changes_with_every_pass():
-    algorithm = make(PPO)
+    algorithm = make(PPO, num_epochs=2)
     batch = collect(algorithm, make_model(algorithm))
     batch.targets = {"number": torch.arange(T * B).view(T, B)}
 
     def order(source):
-        return torch.cat([m.targets["number"] for m in algorithm.minibatches(batch, source)]).tolist()
+        return torch.cat([m.targets["number"] for m in algorithm.updates(batch, source)]).view(2, T * B).tolist()
 
     one, two = generator(7), generator(7)
-    passes = [order(one), order(one)]
-    assert passes[0] != passes[1] and passes == [order(two), order(two)]
+    passes = [*order(one), *order(one)]
+    assert len(set(map(tuple, passes))) == 4 and passes == [*order(two), *order(two)]
+    assert all(sorted(numbers) == list(range(T * B)) for numbers in passes), "every pass holds every transition once"
+
+
+def test_where_nothing_else_is_said_there_is_one_update_from_all_of_a_batch_as_it_lies():
+    for memory in ("none", "gru"):
+        algorithm = make(Recording, memory=memory)
+        batch = collect(algorithm, make_model(algorithm))
+        (update,) = algorithm.updates(batch, generator())
+        assert torch.equal(update.reward, batch.reward if memory == "gru" else batch.reward.flatten())
 
 
 def test_a_network_with_memory_makes_an_algorithm_want_whole_segments():
@@ -134,9 +144,10 @@ def test_the_weight_of_the_entropy_bonus_reaches_the_loss():
     assert losses[0.5] - losses[0.0] == pytest.approx(0.2 * entropy, rel=1e-5)
 
 
-def test_an_algorithm_of_ones_own_takes_the_segments_of_one_update_at_once():
-    algorithm = make(Recording)
-    assert algorithm.Config is SegmentConfig and algorithm.config.segments_per_batch == 2
+def test_a_batch_is_a_segment_of_every_lane_or_of_any_lanes_the_segments_of_one_update():
+    assert SegmentAlgorithm.Config is SegmentConfig
+    assert make(SegmentAlgorithm).config.segments_per_batch == B
+    assert make(Recording).config.segments_per_batch == 2
 
 
 def test_an_algorithm_without_a_loss_says_so():
@@ -184,5 +195,7 @@ def test_an_algorithms_id_is_short_for_penstocks_own_and_finds_every_algorithm_a
 
 
 def test_an_unknown_algorithm_is_refused_with_the_closest_name():
-    with pytest.raises(ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: apex, appo, "):
+    with pytest.raises(
+        ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: a2c, a3c, apex, appo, "
+    ):
         load_algorithm("apo")

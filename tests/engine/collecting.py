@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.algorithms.segment import Metrics, SegmentAlgorithm
-from penstock.config import make_config
+from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import LearnerState
 from penstock.engine.policy_worker import PolicyWorker
@@ -138,7 +140,18 @@ def a_run(algorithm: type[SegmentAlgorithm] = APPO, **settings: Any) -> tuple[Co
     return run, run.learner()
 
 
-class Watching(SegmentAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class RepeatingConfig(ProximalConfig, AsynchronousConfig):
+    """Passes over batches of segments of any lanes."""
+
+
+class Repeating(ProximalAlgorithm):
+    """An algorithm of several passes over each batch, with any loss."""
+
+    Config = RepeatingConfig
+
+
+class Watching(Repeating):
     """Calls ``watch`` in the midst of every update."""
 
     watch: Callable[[], None]

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.experience.arena import Control
-from tests.engine.collecting import FIRST_VERSION, Collecting
+from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
 
 
-class Recording(SegmentAlgorithm):
+class Recording(Repeating):
     """Records the distribution's parameters."""
 
     records = ("logits",)

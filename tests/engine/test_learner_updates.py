@@ -7,13 +7,12 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
 from penstock.nn.model import RETURN_PRIOR_ROWS
-from tests.engine.collecting import FIRST_VERSION, Watching, a_run
+from tests.engine.collecting import FIRST_VERSION, Repeating, Watching, a_run
 
 
-class Plain(SegmentAlgorithm):
+class Plain(Repeating):
     """Plain gradient descent on a loss of one's choice: by default the sum of all logits."""
 
     def build_optimizer(self, model):
@@ -104,6 +103,21 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
     report = run.learn_once(learner)
     assert report["skipped_updates"] == 1 and report["updates"] == 1
     assert all(torch.isfinite(p).all() for p in parameters) and run.published() != weights
+    run.close()
+
+
+def test_what_a_skipped_update_would_have_reported_is_not_reported():
+    run, learner = a_run(Poisoned, batch_size=32, num_epochs=3)
+    run.algorithm.factors = (1.0, math.nan, 1.0)
+    seen, loss = [], run.algorithm.loss
+
+    def remembered(model, batch):
+        total, metrics = loss(model, batch)
+        seen.append(metrics["loss"].item())
+        return total, metrics
+
+    run.algorithm.loss = remembered
+    assert run.learn_once(learner)["losses"]["loss"] == pytest.approx((seen[0] + seen[2]) / 2)
     run.close()
 
 

@@ -2,18 +2,23 @@
 
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.policy import specs_from_json, specs_to_json
+from penstock.engine.policy import Policy, specs_from_json, specs_to_json
+from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.translation import environment_specs
 from penstock.runs.checkpoint import CheckpointError
+from tests.envs.masked import MaskedEnv, legal_action
 
 SETTINGS: dict[str, Any] = {
     "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
@@ -120,7 +125,7 @@ def test_continuous_actions_come_as_the_environment_takes_them(tmp_path):
 @pytest.mark.parametrize("shape", [(5,), (2, 5), (), (1, 1, 4)])
 def test_an_observation_of_another_shape_is_refused(tmp_path, shape):
     policy = saved(tmp_path)
-    with pytest.raises(ValueError, match=r"expected an observation of shape .*4\), found"):
+    with pytest.raises(ValueError, match=r"expected an observation of shape .*4,?\), found"):
         policy.act(np.zeros(shape, np.float32))
 
 
@@ -171,15 +176,125 @@ def test_evaluating_a_saved_policy_is_evaluating_the_trainer(tmp_path):
     assert evaluation.returns == expected.returns and evaluation.steps == 64
 
 
+class Recording:
+    """A network that records the rows it is shown and chooses what it is told, one vector for each row."""
+
+    state_size = 0
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+
+    def initial_state(self, count):
+        return torch.zeros(count, 0)
+
+    def act(self, obs, first, memory):
+        self.rows = obs.numpy().copy()
+        chosen = torch.from_numpy(self.chosen[: len(obs)])
+        return SimpleNamespace(mode=lambda: chosen, sample=lambda noise: chosen), memory
+
+
+def recording_policy(observation_space, action_space, chosen, mask_is_in_info=False):
+    """A policy of such an environment without any algorithm."""
+    observation, action = environment_specs(observation_space, action_space, mask_is_in_info)
+    model = Recording(np.array(chosen, action.column_dtype))
+    return Policy(SimpleNamespace(observation=observation, action=action), model, {})
+
+
+def rows(spec, observations):
+    column = np.zeros((len(observations), *spec.shape), spec.dtype)
+    observation_writer(spec).write_each(column, np.arange(len(observations)), observations)
+    return column
+
+
+def test_nested_observations_and_actions_come_and_go_as_the_environment_has_them():
+    seen = spaces.Dict(arm=spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]), bits=spaces.MultiBinary(3))
+    taken = spaces.Dict(gear=spaces.Discrete(3, start=1), turn=spaces.Tuple([spaces.Box(-2, 2, (1,))]))
+    policy = recording_policy(seen, taken, [[2, 0.5], [0, -1.0]])
+    spec = policy.algorithm.observation
+    one, other = seen.sample(), seen.sample()
+    assert policy.act(one) == {"gear": 3, "turn": (np.float32([1.0]),)}
+    assert np.array_equal(policy.model.rows, rows(spec, [one]))
+    batch = {
+        "arm": tuple(np.stack(pair) for pair in zip(one["arm"], other["arm"], strict=True)),
+        "bits": np.stack([one["bits"], other["bits"]]),
+    }
+    actions = policy.act(batch, deterministic=False)
+    assert actions["gear"].tolist() == [3, 1] and actions["turn"][0].tolist() == [[1.0], [-2.0]]
+    assert np.array_equal(policy.model.rows, rows(spec, [one, other]))
+    with pytest.raises(ValueError, match="bits: expected an observation that has it, found a dict with the keys 'arm'"):
+        policy.act({"arm": one["arm"]})
+
+
+@pytest.mark.parametrize(
+    ("mask", "legal"), [(None, [1, 1, 1, 1, 1]), (np.array([1, 0, 0, 1, 1]), [1, 0, 0, 1, 1]),
+                        ((np.array([0, 1]), np.array([1, 0, 0])), [0, 1, 1, 0, 0])]
+)  # fmt: skip
+def test_a_mask_that_is_in_the_info_is_given_beside_the_observation(mask, legal):
+    policy = recording_policy(spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 3]), [[1, 2]], mask_is_in_info=True)
+    assert policy.act([0.25, 0.5], action_mask=mask).tolist() == [1, 2]
+    assert policy.model.rows.view(np.float32)[0, :2].tolist() == [0.25, 0.5]
+    assert policy.model.rows[0, 8:13].tolist() == legal
+
+
+def test_a_batch_of_observations_takes_a_batch_of_masks():
+    policy = recording_policy(spaces.Discrete(9), spaces.Discrete(3), [2, 0], mask_is_in_info=True)
+    assert policy.act(4, action_mask=[0, 0, 1]) == 2
+    assert policy.model.rows[:, 8:11].tolist() == [[0, 0, 1]]
+    assert policy.act(np.array([4, 5])).tolist() == [2, 0]
+    assert policy.model.rows[:, 8:11].all()
+    policy.act(np.array([4, 5]), action_mask=np.array([[0, 0, 1], [1, 0, 1]]))
+    assert policy.model.rows[:, 8:11].tolist() == [[0, 0, 1], [1, 0, 1]]
+    for wrong in ([1, 1], np.ones((1, 3)), np.ones((2, 2))):
+        with pytest.raises(ValueError, match="expected 3 entries in info"):
+            policy.act(np.array([4, 5]), action_mask=wrong)
+
+
+class Strict(MaskedEnv):
+    """Refuses actions that its mask does not allow."""
+
+    def step(self, action):
+        assert action == legal_action(self.episode, self.count)
+        return super().step(action)
+
+
+def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):
+    from penstock.engine.evaluation import evaluate_run
+
+    with penstock.PPO(env=Strict, **{**SETTINGS, "eval_interval": 32, "eval_episodes": 2}) as trainer:
+        trainer.train(64, quiet=True)
+        assert trainer.evaluate(2).lengths == (3, 3)
+        trainer.save(str(tmp_path / "saved"))
+    assert evaluate_run(tmp_path / "saved", episodes=2, env=Strict).lengths == (3, 3)
+
+
+def test_a_mask_that_nothing_asks_for_is_refused():
+    policy = recording_policy(spaces.Discrete(9), spaces.Discrete(3), [2])
+    with pytest.raises(ValueError, match="action_mask is given"):
+        policy.act(4, action_mask=[1, 1, 1])
+
+
 SPECS = [
     (ObservationSpec((), "int64", num_values=7), ActionSpec((), "int32", num_actions=4, start=-1)),
     (
         ObservationSpec((84, 84, 4), "uint8"),
         ActionSpec((2, 2), "float64", low=(-math.inf, 0.1, -1e30, -1.0), high=(math.inf, math.inf, 1 / 3, 1.0)),
     ),
+    environment_specs(
+        spaces.Dict(a=spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 3], start=[1, 0])])),
+        spaces.Tuple([spaces.Dict(gear=spaces.Discrete(3, start=1), x=spaces.Box(0, np.inf)), spaces.MultiBinary(2)]),
+        mask_is_in_info=True,
+    ),
+    environment_specs(spaces.Dict(action_mask=spaces.MultiBinary(2), x=spaces.Discrete(2)), spaces.Discrete(2)),
 ]
 
 
 @pytest.mark.parametrize("specs", SPECS)
 def test_specs_survive_json_with_infinite_and_exact_bounds(specs):
     assert specs_from_json(json.loads(json.dumps(specs_to_json(*specs), allow_nan=False))) == specs
+
+
+def test_specs_written_before_there_were_composites_are_read():
+    observation = {"shape": [3], "dtype": "float32", "num_values": None, "start": 0, "is_stacked": False}
+    action = {"shape": [1], "dtype": "float32", "num_actions": None, "start": 0, "low": ["-inf"], "high": ["2.0"]}
+    expected = ObservationSpec((3,), "float32"), ActionSpec((1,), "float32", low=(-math.inf,), high=(2.0,))
+    assert specs_from_json({"observation": observation, "action": action}) == expected

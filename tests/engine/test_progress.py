@@ -11,7 +11,7 @@ from penstock.engine.clock import ACTIVITY, SINCE
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.progress import RATE_SECONDS, RECENT_EPISODES, Progress
 
-ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner")
+ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner", "learn")
 ACTIVITIES = {"rollout": ROLLOUT, "policy": ("infer", "wait for requests"), "learner": ("learn", "wait for data")}
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
 SPECS = [SimpleNamespace(name=name, index=index) for index, name in enumerate(ROLES)]
@@ -104,7 +104,7 @@ def test_roles_of_one_kind_share_a_line_with_how_they_spent_the_time_since_the_l
     spend(progress, [50.0])  # long ago
     shares = spend(progress, [3.0, 0.0, 1.0], [2.0, 0.0, 0.0, 2.0], [1.0, 3.0], [4.0])
     rollout = shares["rollout x2"]
-    assert list(rollout.activities.items()) == list(zip(ROLLOUT, (5 / 8, 0, 1 / 8, 2 / 8, 0, 0), strict=True))
+    assert list(rollout.activities.items()) == list(zip(ROLLOUT, (5 / 8, 0, 1 / 8, 2 / 8, 0, 0, 0), strict=True))
     assert rollout.busy == 6 / 8 and shares["policy"].busy == 1 / 4 and shares["learner"].busy == 1.0
 
 
@@ -130,6 +130,7 @@ def test_a_role_that_began_anew_meanwhile_takes_nothing_from_the_others_of_its_k
         ([4.0, 0.0, 1.0, 2.0, 3.0], "policy", "rollout workers wait 30% of their time for actions"),
         ([5.0, 0.0, 2.0, 1.5, 1.5], "rollout x2", "busy 70% of the time, mostly env"),
         ([1.0, 7.0, 1.0, 1.0, 0.0], "rollout x2", "busy 90% of the time, mostly infer"),
+        ([2.0, 1.0, 1.0, 0.0, 0.0, 0.0, 6.0], "rollout x2", "busy 100% of the time, mostly learn"),
     ],
 )
 def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, reason):

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from penstock.algorithms.apex import ApeX
+from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.dqn import DQN
-from penstock.algorithms.replay import NonFiniteUpdate, ReplayAlgorithm
+from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td3 import TD3
 from penstock.config import make_config
 from penstock.engine.inference import Inference

@@ -58,6 +58,21 @@ class Flat(Painted):
     size = (33, 47)
 
 
+class Masked(Painted):
+    """Lets one action be legal, another one after every step, and is taken at its word."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, _ = super().reset(seed=seed)
+        return observation, self.info()
+
+    def step(self, action):
+        assert action == self.steps % 2
+        return *super().step(action)[:4], self.info()
+
+    def info(self):
+        return {"action_mask": np.arange(2) == self.steps % 2}
+
+
 def resolved(env, vectorize="make", **env_kwargs):
     return EnvSpec.resolve(env, env_kwargs, vectorize)
 
@@ -102,6 +117,12 @@ def test_pictures_come_in_the_order_of_the_steps_and_odd_sides_are_made_even(tmp
 
 def test_an_environment_that_decides_by_itself_to_draw_is_filmed_too(tmp_path):
     pictures, _ = filmed(tmp_path, resolved(lambda: Painted("rgb_array")))
+    assert len(pictures) == 6
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_only_what_the_info_says_is_legal_is_filmed(tmp_path, deterministic):
+    pictures, _ = filmed(tmp_path, resolved(Masked), deterministic)
     assert len(pictures) == 6
 
 

@@ -1,24 +1,32 @@
-"""The same counting environments behind each adapter and autoreset mode."""
+"""The same environments behind each adapter and autoreset mode."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from gymnasium.vector import AutoresetMode
+import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.vector import VectorLanes
-from tests.envs.counting import CountingEnv, Ending, counting_vector
+from tests.envs.counting import CountingEnv, Ending
 
 ARRANGEMENTS = ("single", "next_step", "same_step", "disabled")
 
 
+def lanes_of(arrangement: str, makers: Sequence[Callable[[], gymnasium.Env]], **arguments: Any) -> Lanes:
+    """Lanes of what the makers return; a vector environment writes every step into the same buffers."""
+    seeds = list(range(len(makers)))
+    if arrangement == "single":
+        return SingleLanes([make() for make in makers], seeds, **arguments)
+    mode = AutoresetMode[arrangement.upper()]
+    return VectorLanes(SyncVectorEnv(makers, copy=False, autoreset_mode=mode), seeds, **arguments)
+
+
 def counting_lanes(arrangement: str, endings_of_lanes: Sequence[Sequence[Ending]]) -> Lanes:
     """Lanes tagged 0, 1, 2, ..., each with endings of its own."""
-    seeds = list(range(len(endings_of_lanes)))
-    if arrangement == "single":
-        envs = [CountingEnv(tag, endings) for tag, endings in enumerate(endings_of_lanes)]
-        return SingleLanes(envs, seeds, name="counting")
-    vector = counting_vector(endings_of_lanes, AutoresetMode[arrangement.upper()])
-    return VectorLanes(vector, seeds, name="counting")
+    makers = [partial(CountingEnv, tag, endings) for tag, endings in enumerate(endings_of_lanes)]
+    return lanes_of(arrangement, makers, name="counting")

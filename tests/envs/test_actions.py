@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.spaces.utils import flatten
 from gymnasium.vector import SyncVectorEnv
-from hypothesis import given
+from gymnasium.vector.utils import batch_space, iterate
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs.actions import ActionDecoder
@@ -19,7 +23,7 @@ from tests.envs.counting import CountingEnv
 
 def decode(space: spaces.Space, actions: list) -> np.ndarray:
     spec = action_spec(space)
-    return ActionDecoder(spec)(np.array(actions, np.int64 if spec.is_discrete else np.float32))
+    return ActionDecoder(spec)(np.array(actions, spec.column_dtype))
 
 
 def test_discrete_actions_are_counted_from_start() -> None:
@@ -60,6 +64,58 @@ def test_no_scaled_action_ever_leaves_its_box(low: float, high: float, action: f
     assert space.contains(decode(space, [[action]])[0])
 
 
+def test_several_choices_are_counted_from_their_starts_and_have_the_spaces_shape() -> None:
+    decoded = decode(spaces.MultiDiscrete([[2, 3], [4, 5]], np.int16, start=[[0, -1], [7, 0]]), [[1, 2, 3, 4]])
+    assert decoded.tolist() == [[[1, 1], [10, 4]]] and decoded.dtype == np.int16
+    decoded = decode(spaces.MultiBinary((2, 2)), [[1, 0, 0, 1]])
+    assert decoded.tolist() == [[[1, 0], [0, 1]]] and decoded.dtype == np.int8
+
+
+def test_choices_come_first_then_numbers_each_in_the_order_of_the_leaves() -> None:
+    space = spaces.Dict(
+        a=spaces.Box(-2.0, 2.0, (2,)),
+        b=spaces.Tuple([spaces.Discrete(3, start=1), spaces.Box(-np.inf, np.inf, ())]),
+        c=spaces.MultiDiscrete([2, 9]),
+    )
+    spec = action_spec(space)
+    actions = np.array([[2, 1, 8, 0.5, -9.0, 0.25]], np.float32)
+    (action,) = ActionDecoder(spec).each(actions)
+    assert action["a"].tolist() == [1.0, -2.0] and action["c"].tolist() == [1, 8]
+    assert action["b"] == (3, 0.25) and isinstance(action["b"], tuple)
+    assert space.contains({**action, "b": (action["b"][0], np.asarray(action["b"][1]))})
+
+
+leaf_spaces = st.one_of(
+    st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 9), st.integers(-3, 3)),
+    st.builds(spaces.MultiBinary, st.integers(1, 3)),
+    st.builds(lambda n, start: spaces.MultiDiscrete([n, 2], start=[start, 0]), st.integers(1, 9), st.integers(-3, 3)),
+    st.builds(lambda size, dtype: spaces.Box(-3, 5, (size, 1), dtype), st.integers(1, 3),
+              st.sampled_from([np.float32, np.float64, np.int8])),
+)  # fmt: skip
+nested_spaces = st.recursive(
+    leaf_spaces,
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from("abc"), inner, min_size=1).map(spaces.Dict),
+        st.lists(inner, min_size=1, max_size=3).map(spaces.Tuple),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(space=nested_spaces, seed=st.integers(0, 2**31))
+def test_any_vector_a_policy_chooses_is_an_action_of_any_space(space: spaces.Space, seed: int) -> None:
+    spec, random = action_spec(space), np.random.default_rng(seed)
+    choices = random.integers(0, spec.choices, (3, len(spec.choices)))
+    actions = np.concatenate([choices, random.normal(size=(3, spec.num_numbers))], axis=1).astype(spec.column_dtype)
+    actions = actions.reshape(3, *spec.column_shape)
+    decoder = ActionDecoder(spec)
+    each, batch = decoder.each(actions), decoder(actions)
+    assert len(each) == 3 and all(space.contains(action) for action in each)
+    for single, member in zip(each, iterate(batch_space(space, 3), batch), strict=True):
+        assert flatten(space, single).tolist() == flatten(space, member).tolist()
+
+
 class Remembering(CountingEnv):
     """A counting environment with the action space it is given."""
 
@@ -68,11 +124,22 @@ class Remembering(CountingEnv):
         self.action_space = action_space
 
 
+MIXED = spaces.Dict(a=spaces.Discrete(3, start=2), b=spaces.Box(-2.0, 2.0, (1,)))
+
+
+def listed(action: Any) -> Any:
+    if isinstance(action, dict):
+        return {key: listed(member) for key, member in action.items()}
+    return np.asarray(action).tolist()
+
+
 @pytest.mark.parametrize("is_vector", [False, True])
 def test_each_lane_gets_its_own_action(is_vector: bool) -> None:
     for space, actions, expected in (
         (spaces.Discrete(5, start=2), np.array([1, 2]), [3, 4]),
         (spaces.Box(-2.0, 2.0, (1,)), np.array([[0.5], [-4.0]], np.float32), [[1.0], [-2.0]]),
+        (spaces.MultiBinary(2), np.array([[0, 1], [1, 1]]), [[0, 1], [1, 1]]),
+        (MIXED, np.array([[1, 0.5], [0, 9]], np.float32), [{"a": 3, "b": [1.0]}, {"a": 2, "b": [2.0]}]),
     ):
         envs = [Remembering(space), Remembering(space)]
         if is_vector:
@@ -82,7 +149,7 @@ def test_each_lane_gets_its_own_action(is_vector: bool) -> None:
             lanes = SingleLanes(envs, [0, 1], name="remembering")
         lanes.reset()
         lanes.step(actions)
-        assert [np.asarray(env.actions[0]).tolist() for env in envs] == expected
+        assert [listed(env.actions[0]) for env in envs] == expected
         assert all(space.contains(env.actions[0]) for env in envs)
         lanes.close()
 

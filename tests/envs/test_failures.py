@@ -250,4 +250,4 @@ def test_a_vector_environment_must_say_how_it_resets() -> None:
 
 def test_unsupported_spaces_are_refused_when_lanes_are_made() -> None:
     with pytest.raises(UnsupportedSpaceError, match="observation space"):
-        SingleLanes([FaultyEnv(gymnasium.spaces.MultiBinary(3))], [0], name="bits")
+        SingleLanes([FaultyEnv(gymnasium.spaces.Text(3))], [0], name="words")

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from penstock.envs import Lanes, ObservationSpec
-from penstock.envs.observations import BadObservationError, ObservationWriter
+from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.single import SingleLanes
 from penstock.envs.vector import VectorLanes
 from tests.envs.faulty import FaultyEnv
@@ -21,8 +21,8 @@ ROWS = np.array([4, 0, 2])
 def write_both_ways(spec: ObservationSpec, observations: list[Any]) -> np.ndarray:
     """Write each by itself and all as one batch, require the same result, and return it in the order given."""
     columns = [np.zeros((6, *spec.shape), spec.dtype) for _ in range(2)]
-    ObservationWriter(spec).write_each(columns[0], ROWS[: len(observations)], observations)
-    ObservationWriter(spec).write_batch(columns[1], ROWS[: len(observations)], np.array(observations))
+    observation_writer(spec).write_each(columns[0], ROWS[: len(observations)], observations)
+    observation_writer(spec).write_batch(columns[1], ROWS[: len(observations)], np.array(observations))
     assert np.array_equal(*columns)
     assert not columns[0][[1, 3, 5]].any()
     return columns[0][ROWS[: len(observations)]]
@@ -54,7 +54,7 @@ def test_compatible_dtypes_are_converted_by_value(stored: str, given: type) -> N
 
 def test_plain_lists_and_numbers_are_observations_too() -> None:
     column = np.zeros((6, 2), np.float32)
-    ObservationWriter(ObservationSpec((2,), "float32")).write_each(column, ROWS, [[1, 2], (3.0, 4.0), [True, False]])
+    observation_writer(ObservationSpec((2,), "float32")).write_each(column, ROWS, [[1, 2], (3.0, 4.0), [True, False]])
     assert column[ROWS].tolist() == [[1, 2], [3, 4], [1, 0]]
     assert write_both_ways(ObservationSpec((), "float32"), [0.5, 1.5, 2.5]).tolist() == [0.5, 1.5, 2.5]
 
@@ -93,7 +93,7 @@ def test_an_observation_that_does_not_fit_is_named_by_its_place(spec: Observatio
         observations = [good, good]
         observations[place] = bad
         with pytest.raises(BadObservationError, match=message) as caught:
-            ObservationWriter(spec).write_each(np.zeros((6, *spec.shape), spec.dtype), ROWS[:2], observations)
+            observation_writer(spec).write_each(np.zeros((6, *spec.shape), spec.dtype), ROWS[:2], observations)
         assert caught.value.index == place
 
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_an_observation_is_its_errors_text() -> None:
 
 
 def test_a_dtype_seen_to_fit_once_is_checked_again_where_values_decide() -> None:
-    writer = ObservationWriter(ObservationSpec((1,), "uint8"))
+    writer = observation_writer(ObservationSpec((1,), "uint8"))
     column = np.zeros((6, 1), np.uint8)
     writer.write_each(column, ROWS[:1], [np.array([255])])
     with pytest.raises(BadObservationError):

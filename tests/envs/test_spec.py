@@ -9,11 +9,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs import EnvironmentFailure, EnvSpec, UnknownEnvironmentError, make_env, make_lanes, probe
 from tests.envs.counting import CountingEnv, counting_vector
@@ -116,8 +118,7 @@ def test_gymnasiums_own_module_syntax_imports_the_module_that_registers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "registering.py").write_text(
-        "import gymnasium\n"
-        "gymnasium.register('Registered-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv')\n"
+        "import gymnasium\ngymnasium.register('Registered-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv')\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -258,6 +259,23 @@ def test_environments_made_before_one_failed_are_closed() -> None:
     assert [env.is_closed for env in made] == [True, True]
 
 
+class Pair(gymnasium.ObservationWrapper):
+    """Shows what it wraps beside a bit."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Tuple([env.observation_space, gymnasium.spaces.MultiBinary(1)])
+
+    def observation(self, observation: Any) -> Any:
+        return observation, np.zeros(1, np.int8)
+
+
+def test_stacks_of_frames_are_told_from_rows_of_bytes_that_hold_stacks() -> None:
+    assert probe(EnvSpec.resolve(lambda: FrameStackObservation(CountingEnv(), 4)))[0].is_stacked
+    observation, _, _ = probe(EnvSpec.resolve(lambda: FrameStackObservation(Pair(CountingEnv()), 4)))
+    assert [part.spec.shape for part in observation.parts] == [(4, 3), (4, 1)] and not observation.is_stacked
+
+
 def test_lanes_need_at_least_one_lane() -> None:
     with pytest.raises(ValueError, match="num_lanes=0: use at least 1"):
         make_env("CartPole-v1", 0)
@@ -266,6 +284,8 @@ def test_lanes_need_at_least_one_lane() -> None:
 def in_another_process(spec: EnvSpec, statement: str) -> str:
     program = f"import pickle, sys; from penstock.envs import probe; spec = pickle.load(sys.stdin.buffer); {statement}"
     command = [sys.executable, "-c", program]
-    return subprocess.run(
-        command, input=pickle.dumps(spec), check=True, capture_output=True, timeout=30
-    ).stdout.decode().strip()
+    return (
+        subprocess.run(command, input=pickle.dumps(spec), check=True, capture_output=True, timeout=30)
+        .stdout.decode()
+        .strip()
+    )

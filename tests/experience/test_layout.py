@@ -63,6 +63,15 @@ def test_a_discrete_action_is_one_integer():
     assert regions["action"].shape == (10,) and regions["action"].dtype == "int64"
 
 
+def test_several_choices_are_a_vector_of_integers_and_beside_numbers_of_floats():
+    choices = ActionSpec((2,), "int64", nvec=(3, 4), starts=(0, 0))
+    both = ActionSpec((), "object", low=TORQUE.low, high=TORQUE.high, parts=((None, choices), (None, TORQUE)))
+    for action, size, dtype in ((choices, 2, "int64"), (both, 6, "float32")):
+        regions = run_shape(num_slots=2, action=action).regions()
+        assert regions["action"].shape == (10, size) and regions["action"].dtype == dtype
+        assert regions["noise"].shape[-1] == size
+
+
 def test_what_different_processes_count_lies_in_different_cache_lines():
     regions = run_shape(num_workers=3, num_slots=6).regions()
     for name in ("control", "asked", "answered"):

@@ -164,6 +164,9 @@ def test_a_transition_holds_an_observation_an_action_a_reward_and_the_next_obser
     with_values = transition_fields(ObservationSpec((3,), "float32"), CONTINUOUS, td_priorities=True)
     assert set(with_values) - set(fields) == {"value", "next_value"}
     assert with_values["action"].shape == (6,) and np.dtype(with_values["action"].dtype) == np.float32
+    choices = ActionSpec((2,), "int64", nvec=(3, 4), starts=(0, 0))
+    field = transition_fields(ObservationSpec((3,), "float32"), choices, td_priorities=False)["action"]
+    assert field.shape == (2,) and np.dtype(field.dtype) == np.int64
 
 
 @pytest.mark.parametrize(

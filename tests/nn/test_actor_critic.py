@@ -9,6 +9,8 @@ from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig
+from tests.nn.composites import ARM, BITS, CAMERA, CHOICES, MIXED, ROOM, composite, random_rows
+from tests.nn.composites import CHOICE as MASKED_CHOICE
 
 T, B = 6, 4
 
@@ -81,6 +83,35 @@ def test_actions_are_chosen_by_the_distribution_that_fits_them():
     assert (continuous.log_std == -0.5).all()
 
 
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+@pytest.mark.parametrize("action", [MASKED_CHOICE, CHOICES, BITS, MIXED], ids=["discrete", "several", "bits", "mixed"])
+@pytest.mark.parametrize("parts", [{"": ARM}, {"arm": ARM, "eye": CAMERA, "room": ROOM}], ids=["plain", "composite"])
+def test_with_masks_what_acted_has_the_log_probability_that_evaluating_finds(parts, action, memory):
+    observation = composite(parts, num_masked=sum(action.choices))
+    network = model(observation, action, memory=memory, memory_size=8)
+    rows, first, state = random_rows(observation, T, B), random_first(T, B), torch.randn(B, network.state_size)
+    mask = network.input.mask(rows)
+    distribution, _ = network.evaluate(rows, first, state)
+    generator = torch.Generator().manual_seed(1)
+    draw = torch.rand if action.noise == "uniform" else torch.randn
+    for t in range(T):
+        acting, state = network.act(rows[t], first[t], state)
+        chosen = acting.sample(draw(B, action.noise_size, generator=generator))
+        torch.testing.assert_close(acting.log_prob(chosen), distribution[t].log_prob(chosen), rtol=1e-4, atol=1e-5)
+        assert (acting.log_prob(chosen) > -100.0).all()
+        choices = chosen.reshape(B, -1)[:, : len(action.choices)].long()
+        for column, values in zip(choices.unbind(1), mask[t].split(action.choices, 1), strict=True):
+            assert (values.gather(1, column.unsqueeze(1)) | ~values.any(1, keepdim=True)).all()
+    illegal = distribution.flat[..., : mask.shape[-1]] == -1e8
+    assert illegal.any() and not (illegal & mask).any()
+
+
+def test_only_numbers_have_a_deviation():
+    for action, size in ((CHOICE, None), (CHOICES, None), (TORQUE, 2), (MIXED, 3)):
+        log_std = model(VECTOR, action).log_std
+        assert log_std is None if size is None else log_std.shape == (size,)
+
+
 def test_an_untrained_policy_is_nearly_uniform():
     torch.manual_seed(0)
     network = ActorCritic(VECTOR, CHOICE, NetworkConfig())
@@ -117,6 +148,9 @@ def test_acting_does_not_run_the_value_tower():
         (VECTOR, {"encoder": lambda spec: nn.Linear(4, 8), "shared_encoder": False}, False),
         (IMAGE, {}, True),
         (IMAGE, {"shared_encoder": False}, False),
+        (composite({"arm": ARM, "room": ROOM}), {}, False),
+        (composite({"arm": ARM, "eye": CAMERA}), {}, True),
+        (composite({"arm": ARM, "eye": CAMERA}), {"encoder": "mlp"}, False),
     ],
 )
 def test_policy_and_value_share_an_encoder_unless_it_is_a_plain_mlp(observation, config, shared):
@@ -202,6 +236,16 @@ def test_statistics_of_observations_that_are_not_floats_are_not_kept(observation
     network = model(observation, normalize_observations=True)
     network.update_observation_statistics(observations(observation, T, B))
     assert not list(network.buffers())
+
+
+def test_statistics_are_kept_of_the_parts_of_composite_observations():
+    observation = composite({"arm": ARM, "room": ROOM}, num_masked=3)
+    network = model(observation, normalize_observations=True)
+    rows = random_rows(observation, T, B)
+    mask = random_first(T, B)
+    network.update_observation_statistics(rows, mask)
+    (moments,) = [stage.moments for stage in network.input.inputs if stage.moments is not None]
+    assert moments.count.item() == mask.sum() and moments.mean.shape == (3,)
 
 
 def test_returns_and_values_go_to_the_space_of_the_head_and_back():

@@ -9,18 +9,23 @@ from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import Deterministic, DeterministicActorCritic, NetworkConfig, StochasticActorCritic, TanhGaussian
+from tests.nn.composites import ARM, CAMERA, MIXED, ROOM, composite, random_rows
 
 B, D, CRITICS = 5, 2, 3
 
 VECTOR = ObservationSpec((4,), "float32")
 MATRIX = ObservationSpec((4, 3), "float32")
 DISCRETE = ObservationSpec((), "int64", num_values=6)
+VECTORS = composite({"arm": ARM, "room": ROOM})
+EYE_AND_ARM = composite({"eye": CAMERA, "arm": ARM})
 IMAGE = ObservationSpec((36, 36, 3), "uint8")
 TORQUE = ActionSpec((D,), "float32", low=(-2.0,) * D, high=(2.0,) * D)
 CHOICE = ActionSpec((), "int64", num_actions=3)
 
 ALL_OBSERVATIONS = pytest.mark.parametrize(
-    "observation", [VECTOR, MATRIX, DISCRETE, IMAGE], ids=["vector", "matrix", "discrete", "image"]
+    "observation",
+    [VECTOR, MATRIX, DISCRETE, IMAGE, VECTORS, EYE_AND_ARM],
+    ids=["vector", "matrix", "discrete", "image", "vectors", "image and vector"],
 )
 BOTH = pytest.mark.parametrize("make", ["deterministic", "stochastic"], indirect=True)
 
@@ -49,6 +54,8 @@ def make(request):
 
 
 def observations(spec, *leading, seed=0):
+    if spec.parts:
+        return random_rows(spec, *leading, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     if spec.num_values is not None:
         return torch.randint(spec.num_values, leading, generator=generator)
@@ -164,6 +171,21 @@ def test_critics_are_independent_of_each_other():
     for parameter in network.critics.parameters():
         assert (parameter.grad[[0, 2]] == 0).all()
         assert (parameter.grad[1] != 0).any()
+
+
+def test_critics_see_all_parts_of_a_composite_observation_and_the_action_side_by_side():
+    network, rows, a = deterministic(VECTORS), observations(VECTORS, B), actions(B)
+    alone = deterministic(ObservationSpec((3 + 4,), "float32"))
+    alone.critics.load_state_dict(network.critics.state_dict())
+    seen = network.input(rows)
+    assert torch.equal(network.q(rows, a), alone.q(torch.cat((seen["arm"], seen["room"]), 1), a))
+
+
+@pytest.mark.parametrize("observation", [VECTORS, EYE_AND_ARM], ids=["vectors", "image and vector"])
+def test_every_parameter_over_composite_observations_learns(observation):
+    network, rows = deterministic(observation), observations(observation, B)
+    (network.q(rows, actions(B)).sum() + network.policy(rows).sum()).backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
 
 
 def test_images_have_one_encoder_for_the_actor_and_another_shared_by_the_critics():
@@ -295,8 +317,10 @@ def test_memory_is_not_legal_and_the_message_says_so(make):
 
 @BOTH
 def test_discrete_actions_are_not_legal_and_the_message_says_so(make):
-    with pytest.raises(ValueError, match=r"continuous actions; found 3 discrete ones"):
+    with pytest.raises(ValueError, match=r"continuous actions; found discrete ones"):
         make(action=CHOICE)
+    with pytest.raises(ValueError, match=r"continuous actions; found mixed ones"):
+        make(action=MIXED)
 
 
 # --- learning --------------------------------------------------------------------------------------------------------

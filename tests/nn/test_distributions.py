@@ -7,21 +7,22 @@ import torch
 from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution, kl_divergence
 
-from penstock.envs.spaces import ActionSpec
 from penstock.nn import (
     Categorical,
     Deterministic,
     DiagonalGaussian,
     EpsilonGreedy,
+    Joint,
+    MultiCategorical,
     TanhGaussian,
-    distribution_class,
+    distribution_of,
+    num_parameters,
+    recorded_distribution,
     uniform_action,
 )
+from tests.nn.composites import BITS, CHOICE, CHOICES, MIXED, TORQUE
 
 BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
-
-DISCRETE = ActionSpec((), "int64", num_actions=5)
-CONTINUOUS = ActionSpec((3,), "float32", low=(-1.0,) * 3, high=(1.0,) * 3)
 
 
 def random_categorical(*shape, seed=0):
@@ -35,23 +36,68 @@ def random_gaussian(*shape, seed=0):
     )
 
 
-def reference(distribution):
-    if isinstance(distribution, Categorical):
-        return TorchCategorical(logits=distribution.logits)
-    return Independent(Normal(distribution.mean, distribution.log_std.exp()), 1)
+def random_multi(*shape, seed=0):
+    logits = 3.0 * torch.randn(*shape, 9, generator=torch.Generator().manual_seed(seed))
+    return MultiCategorical(logits, CHOICES.nvec)
 
 
-@pytest.fixture(params=[random_categorical, random_gaussian], ids=["categorical", "gaussian"])
-def make(request):
-    return request.param
+def random_joint(*shape, seed=0):
+    return Joint(random_multi(*shape, seed=seed), random_gaussian(*shape, seed=seed))
+
+
+KINDS = {"discrete": (random_categorical, CHOICE), "continuous": (random_gaussian, TORQUE),
+         "multi-discrete": (random_multi, CHOICES), "mixed": (random_joint, MIXED)}  # fmt: skip
+
+
+class Reference:
+    """A distribution as torch.distributions have it: one for each choice, one for all numbers."""
+
+    def __init__(self, distribution):
+        choices = getattr(distribution, "choices", distribution)
+        numbers = getattr(distribution, "numbers", distribution)
+        self.is_single = isinstance(choices, Categorical)
+        self.parts = []
+        if isinstance(choices, Categorical | MultiCategorical):
+            widths = list(getattr(choices, "nvec", (5,)))
+            self.parts += [TorchCategorical(logits=logits) for logits in choices.logits.split(widths, -1)]
+        self.widths = [1] * len(self.parts)
+        if isinstance(numbers, DiagonalGaussian):
+            self.parts.append(Independent(Normal(numbers.mean, numbers.log_std.exp()), 1))
+            self.widths.append(3)
+
+    def sample(self):
+        drawn = [part.sample() for part in self.parts]
+        columns = [x.unsqueeze(-1) if part.event_shape == () else x for part, x in zip(self.parts, drawn, strict=True)]
+        return drawn[0] if self.is_single else torch.cat(columns, -1)
+
+    def log_prob(self, action):
+        columns = (action.unsqueeze(-1) if self.is_single else action).split(self.widths, -1)
+        values = [x.squeeze(-1) if part.event_shape == () else x for part, x in zip(self.parts, columns, strict=True)]
+        return sum(part.log_prob(x) for part, x in zip(self.parts, values, strict=True))
+
+    def entropy(self):
+        return sum(part.entropy() for part in self.parts)
+
+    def kl(self, other):
+        return sum(kl_divergence(*pair) for pair in zip(self.parts, other.parts, strict=True))
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def make(kind):
+    return kind[0]
 
 
 def test_log_prob_entropy_and_kl_agree_with_torch_distributions(make):
     one, other = make(7, 4, seed=1), make(7, 4, seed=2)
-    action = reference(other).sample()
-    torch.testing.assert_close(one.log_prob(action), reference(one).log_prob(action))
-    torch.testing.assert_close(one.entropy(), reference(one).entropy())
-    torch.testing.assert_close(one.kl(other), kl_divergence(reference(one), reference(other)))
+    action = Reference(other).sample()
+    torch.testing.assert_close(one.log_prob(action), Reference(one).log_prob(action))
+    torch.testing.assert_close(one.entropy(), Reference(one).entropy())
+    torch.testing.assert_close(one.kl(other), Reference(one).kl(Reference(other)))
     assert one.log_prob(action).shape == one.entropy().shape == one.kl(other).shape == (7, 4)
 
 
@@ -61,12 +107,13 @@ def test_kl_to_itself_is_zero_and_otherwise_positive(make):
     assert (one.kl(other) > 0).all()
 
 
-def test_gradients_agree_with_torch_distributions(make):
-    action = reference(make(6, seed=3)).sample()
+def test_gradients_agree_with_torch_distributions(kind):
+    make, action_spec = kind
+    action = Reference(make(6, seed=3)).sample()
     gradients = []
-    for wrap in (lambda distribution: distribution, reference):
+    for wrap in (lambda distribution: distribution, Reference):
         flat = make(6, seed=1).flat.clone().requires_grad_()
-        distribution = wrap(type(make(6)).from_flat(flat))
+        distribution = wrap(recorded_distribution(action_spec, flat))
         (distribution.log_prob(action) + 0.1 * distribution.entropy()).sum().backward()
         gradients.append(flat.grad)
     torch.testing.assert_close(*gradients)
@@ -76,15 +123,18 @@ def test_mode_is_where_the_probability_is_highest():
     assert Categorical(torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).mode().tolist() == [1, 0]
     gaussian = random_gaussian(4)
     assert torch.equal(gaussian.mode(), gaussian.mean)
+    several = MultiCategorical(torch.tensor([[0.0, 2.0, 1.0, 3.0, 2.0, 9.0, 0.0, 0.0, 0.0]]), (2, 4, 3))
+    assert several.mode().tolist() == [[1, 3, 0]]
+    joint = Joint(several, random_gaussian(1))
+    assert joint.mode().tolist() == [[1.0, 3.0, 0.0, *joint.numbers.mean[0].tolist()]]
 
 
-@pytest.mark.parametrize(("make_one", "action"), [(random_categorical, DISCRETE), (random_gaussian, CONTINUOUS)])
-def test_a_distribution_is_rebuilt_exactly_from_its_recorded_parameters(make_one, action):
-    distribution = make_one(6, 2)
-    cls = distribution_class(action)
-    assert isinstance(distribution, cls)
-    assert distribution.flat.shape == (6, 2, cls.num_parameters(action))
-    rebuilt = cls.from_flat(distribution.flat)
+def test_a_distribution_is_rebuilt_exactly_from_its_recorded_parameters(kind):
+    make, action = kind
+    distribution = make(6, 2)
+    assert distribution.flat.shape == (6, 2, num_parameters(action))
+    rebuilt = recorded_distribution(action, distribution.flat)
+    assert type(rebuilt) is type(distribution)
     chosen = distribution.mode()
     assert torch.equal(rebuilt.log_prob(chosen), distribution.log_prob(chosen))
     assert torch.equal(rebuilt.flat, distribution.flat)
@@ -152,17 +202,70 @@ def test_a_single_action_is_always_chosen():
     assert Categorical(torch.randn(4, 1)).sample(torch.rand(4, 1)).tolist() == [0, 0, 0, 0]
 
 
-def test_sampling_keeps_leading_dimensions():
-    assert random_categorical(3, 2).sample(torch.rand(3, 2, 1)).shape == (3, 2)
-    assert random_gaussian(3, 2).sample(torch.randn(3, 2, 3)).shape == (3, 2, 3)
+def test_an_action_is_of_the_columns_shape_and_dtype_and_takes_as_much_noise_as_the_spec_says(kind):
+    make, action = kind
+    noise = torch.rand(3, 2, action.noise_size)
+    for chosen in (make(3, 2).sample(noise), make(3, 2).mode()):
+        assert chosen.shape == (3, 2, *action.column_shape)
+        assert chosen.dtype == getattr(torch, action.column_dtype)
 
 
-def test_sampling_draws_nothing_from_torch_generators(make):
+def test_sampling_draws_nothing_from_torch_generators(kind):
+    make, action = kind
     before = torch.get_rng_state()
-    noise_size = 1 if make is random_categorical else 3
-    distribution, noise = make(4), torch.full((4, noise_size), 0.3)
+    distribution, noise = make(4), torch.full((4, action.noise_size), 0.3)
     assert torch.equal(distribution.sample(noise), distribution.sample(noise))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_each_of_several_choices_is_the_interval_that_its_own_noise_falls_in():
+    """Probabilities 0.5, 0.5 and 0.2, 0.3, 0.5: intervals meet at 0.5 and at 0.2 and 0.5."""
+    logits = torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5]).log().expand(4, 5)
+    noise = torch.tensor([[0.49, 0.51], [0.51, 0.49], [0.0, 0.19], [0.99, 0.99]])
+    assert MultiCategorical(logits, (2, 3)).sample(noise).tolist() == [[0, 2], [1, 1], [0, 0], [1, 2]]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, BELOW_ONE])
+def test_a_choice_of_few_values_never_gets_one_of_a_wider_choice(noise):
+    actions = random_multi(20_000).sample(torch.full((20_000, 3), noise))
+    assert (actions >= 0).all() and (actions < torch.tensor(CHOICES.nvec)).all()
+
+
+def test_log_prob_of_several_choices_by_hand():
+    """log 0.5 + log 0.3 = log 0.15; the entropy is log 2 + 1.0296530."""
+    several = MultiCategorical(torch.tensor([0.5, 0.5, 0.2, 0.3, 0.5]).log(), (2, 3))
+    assert several.log_prob(torch.tensor([1, 1])).item() == pytest.approx(math.log(0.15))
+    assert several.entropy().item() == pytest.approx(math.log(2.0) + 1.029653)
+
+
+def test_mixed_actions_are_choices_by_the_quantile_of_their_noise_and_numbers_by_the_noise_itself():
+    """Phi(-0.9) = 0.184, Phi(-0.8) = 0.212, Phi(0.01) = 0.504: probabilities 0.2, 0.3, 0.5 meet at 0.2 and 0.5."""
+    joint = Joint(
+        MultiCategorical(torch.tensor([0.2, 0.3, 0.5]).log().expand(4, 3), (3,)),
+        DiagonalGaussian(torch.ones(4, 1), torch.tensor([math.log(0.5)])),
+    )
+    actions = joint.sample(torch.tensor([[-0.9, 2.0], [-0.8, 0.0], [0.01, -2.0], [40.0, 1.0]]))
+    torch.testing.assert_close(actions, torch.tensor([[0.0, 2.0], [1.0, 1.0], [2.0, 0.0], [2.0, 1.5]]))
+
+
+def test_choices_of_mixed_actions_follow_their_probabilities():
+    probabilities = torch.tensor([0.05, 0.4, 0.01, 0.24, 0.3])
+    count = 100_000
+    choices = MultiCategorical(probabilities.log().expand(count, 5), (5,))
+    joint = Joint(choices, DiagonalGaussian(torch.zeros(count, 1), torch.zeros(1)))
+    actions = joint.sample(torch.randn(count, 2, generator=torch.Generator().manual_seed(12)))[:, 0]
+    observed, expected = torch.bincount(actions.long(), minlength=5), probabilities * count
+    assert ((observed - expected).square() / expected).sum().item() < 18.5
+
+
+def test_parameters_are_the_logits_of_all_choices_then_the_means_of_all_numbers():
+    outputs, log_std = torch.randn(4, 12), torch.tensor([-1.0, 0.0, 0.5])
+    joint = distribution_of(MIXED, outputs, log_std)
+    assert torch.equal(joint.choices.flat, outputs[:, :9]) and joint.choices.nvec == (2, 4, 3)
+    assert torch.equal(joint.numbers.mean, outputs[:, 9:]) and (joint.numbers.log_std == log_std).all()
+    assert torch.equal(distribution_of(TORQUE, outputs[:, :3], log_std).mean, outputs[:, :3])
+    assert torch.equal(distribution_of(CHOICE, outputs[:, :5]).logits, outputs[:, :5])
+    assert torch.equal(distribution_of(BITS, outputs[:, :8]).table.logits, outputs[:, :8].unflatten(1, (4, 2)))
 
 
 # --- greedy with exploration -----------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import EncoderError, build_encoder
-from penstock.nn.encoders import MLP, ImageLayout, ImpalaResNet, NatureCNN
-from penstock.nn.observations import ObservationInput, encoder_input_shape
+from penstock.nn.encoders import MLP, ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN
+from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
+from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
+from tests.nn.composites import TINY as TINY_CAMERA
 
 VECTOR = ObservationSpec((4,), "float32")
 DISCRETE = ObservationSpec((), "int64", num_values=6)
@@ -154,6 +156,87 @@ def test_only_floats_are_normalised(observation):
     assert ObservationInput(VECTOR, normalize=True).moments is not None
 
 
+# --- composite observations ------------------------------------------------------------------------------------------
+
+VECTORS = composite({"arm": ARM, "room": ROOM}, num_masked=3)
+STEREO = composite({"left": CAMERA, "arm": ARM, "right": TINY_CAMERA, "room": ROOM})
+
+
+def features_of_rows(module, observation, rows=5):
+    return module(build_input(observation, normalize=False)(random_rows(observation, rows)))
+
+
+@pytest.mark.parametrize("encoder", ["auto", "mlp"])
+def test_parts_that_are_no_images_are_seen_side_by_side_by_one_mlp(encoder):
+    module, size = build(encoder, VECTORS)
+    assert isinstance(module, MLP) and size == 16
+    seen = build_input(VECTORS, normalize=False)(random_rows(VECTORS, 5))
+    alone, _ = build("mlp", ObservationSpec((3 + 4,), "float32"))
+    for of_alone, of_parts in zip(alone.parameters(), module.parameters(), strict=True):
+        of_alone.data.copy_(of_parts)
+    torch.testing.assert_close(module(seen), alone(torch.cat((seen["arm"], seen["room"]), 1)))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "kinds"),
+    [
+        ("auto", [NatureCNN, ImpalaResNet]),
+        ("impala_resnet", [ImpalaResNet, ImpalaResNet]),
+    ],
+)
+def test_each_image_has_an_encoder_and_an_mlp_sees_their_features_and_all_other_parts(encoder, kinds):
+    module, size = build(encoder, STEREO)
+    assert isinstance(module, ImagesAndMore) and size == 16
+    assert [type(image) for image in module.images] == kinds
+    assert module.mlp[1].in_features == sum(image.output_size for image in module.images) + 3 + 4
+    seen = build_input(STEREO, normalize=False)(random_rows(STEREO, 5))
+    left, right = (image(seen[path]) for image, path in zip(module.images, ("left", "right"), strict=True))
+    side_by_side = torch.cat((left, seen["arm"], right, seen["room"]), 1)
+    torch.testing.assert_close(module(seen), nn.Sequential(*list(module.mlp)[1:])(side_by_side))
+
+
+def test_with_encoder_mlp_images_are_numbers_among_others():
+    module, size = build("mlp", STEREO)
+    assert isinstance(module, MLP) and size == 16
+    assert module[1].in_features == 36 * 36 * 3 + 3 + 4 * 9 * 7 + 4
+
+
+@pytest.mark.parametrize("path", ["", "camera"])
+@pytest.mark.parametrize("encoder", ["auto", "nature_cnn", "impala_resnet", "mlp"])
+def test_the_only_part_is_encoded_as_it_would_be_by_itself(encoder, path):
+    observation = composite({path: CAMERA}, num_masked=3)
+    module, size = build(encoder, observation)
+    alone, size_alone = build(encoder, CAMERA)
+    for of_alone, of_part in zip(alone.parameters(), module.parameters(), strict=True):
+        of_alone.data.copy_(of_part)
+    seen = build_input(observation, normalize=False)(random_rows(observation, 5))
+    image = seen["camera"] if path else seen
+    assert size == size_alone
+    torch.testing.assert_close(module(seen), alone(image))
+
+
+def test_an_encoder_of_images_is_refused_where_no_part_is_one():
+    with pytest.raises(ValueError, match=r"encoder='nature_cnn' needs an image.*'arm' \(float32 \(3,\)\), 'room'"):
+        build("nature_cnn", VECTORS)
+
+
+def test_what_is_made_of_one_part_can_depend_on_another():
+    """A goal beside a position: whether their signs agree is no sum of something of each alone."""
+    torch.manual_seed(0)
+    observation = composite({"position": ObservationSpec((1,), "float32"), "goal": ObservationSpec((1,), "float32")})
+    module, size = build("auto", observation)
+    head = nn.Linear(size, 1)
+    optimizer = torch.optim.Adam([*module.parameters(), *head.parameters()], lr=1e-2)
+    for seed in range(200):
+        seen = build_input(observation, normalize=False)(random_rows(observation, 128, seed=2 * seed))
+        agree = (seen["position"] * seen["goal"]).sign()
+        loss = nn.functional.soft_margin_loss(head(module(seen)), agree)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert ((head(module(seen)) > 0) == (agree > 0)).float().mean() > 0.9
+
+
 # --- the user's own --------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +269,38 @@ def test_a_function_may_say_its_output_size():
     assert build(own, VECTOR)[1] == 9
 
 
+class OwnCompositeEncoder(nn.Module):
+    """Of a composite observation a user's encoder is given the spec, and a dict of tensors by path."""
+
+    def __init__(self, observation):
+        super().__init__()
+        self.paths = [part.path for part in observation.parts]
+        self.layer = nn.Linear(3 + 4, 7)
+
+    def forward(self, parts):
+        assert list(parts) == self.paths
+        return self.layer(torch.cat((parts["arm"], parts["room"]), 1))
+
+
+def test_an_encoder_of_ones_own_gets_the_parts_of_a_composite_observation_by_their_paths():
+    module, size = build(OwnCompositeEncoder, VECTORS)
+    assert size == 7 and module.paths == ["arm", "room"]
+    assert features_of_rows(module, VECTORS).shape == (5, 7)
+
+
+def test_an_encoder_of_ones_own_gets_a_plain_observation_although_there_is_a_mask_beside_it():
+    specs = []
+
+    def own(observation):
+        specs.append(observation)
+        return nn.Linear(3, 9)
+
+    observation = composite({"": ARM}, num_masked=4)
+    module, size = build(own, observation)
+    assert specs == [ARM] and size == 9
+    assert features_of_rows(module, observation).shape == (5, 9)
+
+
 def test_an_encoder_that_is_not_one_is_refused():
     with pytest.raises(EncoderError, match=r"instance of Linear.*give the class"):
         build(nn.Linear(4, 2), VECTOR)
@@ -193,3 +308,12 @@ def test_an_encoder_that_is_not_one_is_refused():
         build(lambda observation: [], VECTOR)
     with pytest.raises(EncoderError, match=r"\(2, 4, 84, 84\) into shape \(2, 4, 84, 3\).*\(2, F\)"):
         build(lambda observation: nn.Linear(84, 3), ATARI)
+    with pytest.raises(EncoderError, match=r"\{'arm': \(2, 3\), 'room': \(2, 4\)\} into dict.*\(2, F\)"):
+        build(lambda observation: Whole(), VECTORS)
+
+
+class Whole(nn.Module):
+    """What returns what it is given."""
+
+    def forward(self, x):
+        return x

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.nn import EpsilonGreedy, NetworkConfig, QNetwork
+from penstock.nn import ILLEGAL, EpsilonGreedy, NetworkConfig, QNetwork
+from tests.nn.composites import ARM, CAMERA, CHOICES, composite, pack, random_rows, random_values
 
 B = 5
 
@@ -62,6 +63,45 @@ def test_epsilon_may_be_set_anew_also_for_each_lane():
     q_network.epsilon = torch.tensor([1.0, 0.0])
     actions = act(q_network, x)[0].sample(torch.full((2, 1), 0.99))
     assert actions.tolist() == [2, q_network.q(x)[1].argmax().item()]
+
+
+# --- masks -----------------------------------------------------------------------------------------------------------
+
+MASKED = composite({"": ARM}, num_masked=3)
+MASKS = [[1, 1, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("dueling", [False, True], ids=["plain", "dueling"])
+def test_values_are_those_without_a_mask_but_for_illegal_actions(dueling):
+    x = random_values(ARM, B)
+    masked, plain = network(MASKED, dueling=dueling), network(ARM, dueling=dueling)
+    plain.load_state_dict(masked.state_dict())
+    q = masked.q(pack(MASKED, {"": x}, torch.tensor(MASKS).bool().numpy()))
+    legal = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 1, 0]]).bool()  # where none is left, all
+    assert torch.equal(q, plain.q(torch.from_numpy(x)).where(legal, torch.tensor(ILLEGAL)))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize("noise", [0.0, 0.5, 0.999])
+def test_it_never_acts_illegally(epsilon, noise):
+    rows = pack(MASKED, {"": random_values(ARM, B)}, torch.tensor(MASKS).bool().numpy())
+    q_network = network(MASKED, epsilon=epsilon)
+    with torch.no_grad():
+        q_network.head.bias.copy_(torch.tensor([5.0, 0.0, -5.0]))
+    distribution, _ = act(q_network, rows)
+    for actions in (distribution.sample(torch.full((B, 1), noise)), distribution.mode()):
+        assert actions[1] in (1, 2) and actions[2] == 0 and actions[4] == 1
+    assert distribution.mode().tolist() == [0, 1, 0, 0, 1]
+
+
+def test_an_image_and_numbers_are_valued_together():
+    observation = composite({"eye": CAMERA, "arm": ARM}, num_masked=3)
+    q_network = network(observation, dueling=True, normalize_observations=True)
+    rows = random_rows(observation, B)
+    q_network.update_observation_statistics(rows)
+    assert q_network.q(rows).shape == (B, 3)
+    q_network.q(rows).sum().backward()
+    assert all(parameter.grad is not None for parameter in q_network.parameters())
 
 
 # --- dueling ---------------------------------------------------------------------------------------------------------
@@ -179,8 +219,10 @@ def test_memory_is_not_legal_and_the_message_says_so():
 
 
 def test_continuous_actions_are_not_legal_and_the_message_says_so():
-    with pytest.raises(ValueError, match=r"discrete actions; found continuous ones of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"discrete actions; found continuous ones"):
         network(action=TORQUE)
+    with pytest.raises(ValueError, match=r"discrete actions; found multi-discrete ones"):
+        network(action=CHOICES)
 
 
 # --- learning --------------------------------------------------------------------------------------------------------

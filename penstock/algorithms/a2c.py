@@ -1,0 +1,73 @@
+"""A2C: advantage actor-critic, synchronous (after Mnih et al. 2016, arXiv:1602.01783)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics
+from penstock.algorithms.losses import masked_mean, value_error
+from penstock.algorithms.returns import explained_variance
+from penstock.algorithms.rmsprop import RMSPropConfig, build_rmsprop
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(RMSPropConfig):
+    """A2C: every lane takes segment_length steps, then there is one update from all of them."""
+
+    segment_length: int = 5
+    """Steps per segment (T): n of the n-step returns."""
+    learning_rate: float = 7e-4
+    """Step size of the optimiser."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays to 0 over total_steps."""
+    rmsprop_eps: float = 1e-5
+    """Keeps steps finite where gradients are small."""
+    gae_lambda: float = 1.0
+    """Lambda of the advantage estimator; 1: n-step returns, as published."""
+    total_steps: int = 500_000
+    """Budget in steps; schedules run over it."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
+
+
+class A2C(SegmentAlgorithm):
+    """Policy gradient with a learned baseline, means over all lanes; rollout workers wait while the learner learns."""
+
+    Config: ClassVar[type[Config]] = A2CConfig
+    config: A2CConfig
+    synchronous = True
+
+    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+        """RMSProp, as published."""
+        return build_rmsprop(self.config, model.parameters())
+
+    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+        """Advantages and value targets: n-step returns within the segment, from the values at its end."""
+        batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``."""
+        c, learn, target = self.config, batch.learn, batch.targets["return"]
+        policy, value = self.evaluate(model, batch)
+
+        policy_loss = -masked_mean(policy.log_prob(batch.action) * batch.targets["advantage"], learn)
+        value_loss = masked_mean(value_error(value, target), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }

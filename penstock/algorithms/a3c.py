@@ -1,0 +1,98 @@
+"""A3C: asynchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics
+from penstock.algorithms.losses import REDUCTIONS, masked_mean, value_error
+from penstock.algorithms.returns import explained_variance, gae
+from penstock.algorithms.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config, ConfigError, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class A3CConfig(RMSPropConfig):
+    """A3C: every rollout worker learns by itself, and applies its gradients to parameters that all of them share."""
+
+    num_envs_per_worker: int = 8
+    """Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1."""
+    segment_length: int = 20
+    """Steps per segment (t_max)."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays to 0 over total_steps."""
+    gae_lambda: float = 1.0
+    """Lambda of the advantage estimator; 1: n-step returns, as published."""
+    entropy_spread: float = 1.0
+    """Workers explore differently: their entropy bonuses lie evenly, in logarithms, from entropy_coef / entropy_spread
+    to entropy_coef * entropy_spread."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """Losses are summed over a segment's steps, as published, or averaged: learning rate and clipping go with it."""
+    max_grad_norm: float = 40.0
+    """Each worker's gradients are scaled down to this global norm."""
+    total_steps: int = 500_000
+    """Budget in steps; schedules run over it."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
+        require(self.entropy_spread >= 1.0, "entropy_spread", self.entropy_spread, "1 or more")
+        if self.inference == "central" or self.num_groups not in (None, 1) or self.device != "cpu":
+            raise ConfigError(
+                f"in a3c each rollout worker acts and learns by itself, on the CPU, with all of its lanes together: "
+                f"found inference={self.inference!r}, num_groups={self.num_groups}, device={self.device!r}; use "
+                "inference='local', num_groups=1 and device='cpu', or another algorithm, such as impala"
+            )
+
+
+class A3C(SegmentAlgorithm):
+    """Policy gradient and n-step returns, computed where the steps are taken; nobody waits for anybody."""
+
+    Config: ClassVar[type[Config]] = A3CConfig
+    config: A3CConfig
+    needs_segments = True
+    learns_in_workers = True
+
+    def build_optimizer(self, model: ActorCritic) -> RMSProp:
+        """RMSProp, whose statistics all workers share (section 4 of the paper)."""
+        return build_rmsprop(self.config, model.parameters())
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = -sum log pi(a) (R - V) + c_v sum 1/2 (R - V)^2 - beta sum H`` with n-step returns ``R``."""
+        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
+        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+        policy, value = policy[:-1], values[:-1]
+
+        advantage, target = gae(
+            batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated,
+            gamma=c.gamma, lambda_=c.gae_lambda, valid=batch.valid,
+        )  # fmt: skip
+        target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
+        batch.targets = {"return": target}
+
+        policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
+        value_loss = reduce(value_error(value, target), learn)
+        exploration = reduce(self.beta(batch) * policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - exploration
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": masked_mean(policy.entropy(), learn),
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }
+
+    def beta(self, batch: Batch) -> Tensor:
+        """Weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
+        c = self.config
+        worker = batch.lane // c.num_envs_per_worker
+        place = 2.0 * worker / max(1, c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker
+        return self.entropy_coef(batch) * c.entropy_spread**place

@@ -1,0 +1,93 @@
+"""IMPALA: actor-critic with V-trace (Espeholt et al. 2018, arXiv:1802.01561)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import Metrics
+from penstock.algorithms.losses import REDUCTIONS, log_importance_ratio, masked_mean, value_error
+from penstock.algorithms.returns import explained_variance, vtrace
+from penstock.algorithms.rmsprop import RMSPropConfig, build_rmsprop
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import AsynchronousConfig, Config, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMPALAConfig(RMSPropConfig, AsynchronousConfig):
+    """IMPALA: each segment is learned from once, by whatever the policy has become. The paper's sizes are a preset."""
+
+    segment_length: int = 20
+    """Steps per segment (T)."""
+    batch_size: int = 320
+    """Steps per update."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser."""
+    vtrace_lambda: float = 1.0
+    """Weight of longer returns in V-trace's targets."""
+    rho_bar: float = 1.0
+    """Cut of the probability ratio in the temporal difference: decides which policy's value is learned."""
+    c_bar: float = 1.0
+    """Cut of the ratio in the trace: decides how fast."""
+    rho_pg_bar: float = 1.0
+    """Cut of the ratio in the policy gradient."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it."""
+    max_grad_norm: float = 40.0
+    """Gradients are scaled down to this global norm."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(0.0 <= self.vtrace_lambda <= 1.0, "vtrace_lambda", self.vtrace_lambda, "from 0 to 1")
+        require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
+        require(self.rho_pg_bar > 0, "rho_pg_bar", self.rho_pg_bar, "more than 0")
+
+
+class IMPALA(SegmentAlgorithm):
+    """Policy gradient and values corrected for policy lag by V-trace; rollout workers never wait for the learner."""
+
+    Config: ClassVar[type[Config]] = IMPALAConfig
+    config: IMPALAConfig
+    needs_segments = True
+
+    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+        """RMSProp, as published."""
+        return build_rmsprop(self.config, model.parameters())
+
+    def log_ratio(self, log_prob: Tensor, batch: Batch) -> Tensor:
+        """``log pi(a) - log mu(a)`` of each step, ``[T, B]``, of the policy learned over the one that acted."""
+        return log_importance_ratio(log_prob.detach(), batch.log_prob)
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = -sum log pi(a) pg + c_v sum 1/2 (v - V)^2 - c_e sum H``, V-trace's ``v`` and ``pg`` (section 4.2)."""
+        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
+        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+        policy, value = policy[:-1], values[:-1]
+        log_prob = policy.log_prob(batch.action)
+
+        log_ratio = self.log_ratio(log_prob, batch)
+        target, advantage = vtrace(
+            batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated, log_ratio,
+            gamma=c.gamma, lambda_=c.vtrace_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, rho_pg_bar=c.rho_pg_bar,
+            valid=batch.valid,
+        )  # fmt: skip
+        target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
+        batch.targets = {"return": target}
+
+        policy_loss = -reduce(log_prob * advantage, learn)
+        value_loss = reduce(value_error(value, target), learn)
+        entropy = reduce(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": masked_mean(policy.entropy(), learn),
+            "ratio": masked_mean(log_ratio.exp(), learn),
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }

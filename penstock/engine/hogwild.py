@@ -1,0 +1,276 @@
+"""Hogwild: rollout workers that learn, each by itself, from parameters that all of them share without locks.
+
+The parameters and the optimiser's state lie in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
+copy of its own, taken when its segments begin; when they are full it computes their gradient on that copy, applies it
+to the shared parameters and copies them anew. The learner only shows, saves and reports what has come of them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import NonFiniteUpdate
+from penstock.algorithms.rmsprop import RMSProp
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.engine.inference import Inference
+from penstock.engine.learner import REPORT_INTERVAL, Learner, LearnerState, require_finite_updates
+from penstock.engine.rollout_worker import Report
+from penstock.experience.arena import Contribution, Control, ExperienceArena
+from penstock.experience.batch import BatchReader
+from penstock.nn import ActorCritic, PolicyNetwork, flatten_, place_, places_in
+from penstock.runs.store import CheckpointStore
+
+
+class SharedParameters:
+    """The parameters that all rollout workers train, as one process sees them.
+
+    Parameters
+    ----------
+    algorithm
+        Builds the network and its optimiser, a `RMSProp`.
+    arena
+        Where both lie.
+
+    Attributes
+    ----------
+    model : ActorCritic
+        Its tensors are the shared ones.
+    optimizer : RMSProp
+        Its state is the shared one.
+    """
+
+    def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
+        self.model = algorithm.build_model()
+        place_(self.model, torch.from_numpy(arena.shared_weights))
+        optimizer = algorithm.build_optimizer(self.model)
+        assert isinstance(optimizer, RMSProp)
+        self.optimizer = optimizer
+        squares = places_in(self.model, torch.from_numpy(arena.square_averages))
+        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # behind them are the buffers'
+            self.optimizer.state[parameter] = {"square_average": square}
+
+
+def begin(
+    algorithm: SegmentAlgorithm,
+    arena: ExperienceArena,
+    model: PolicyNetwork,
+    state: LearnerState,
+    learning: dict[str, Any] | None,
+) -> None:
+    """Lay out what the workers share, before there are any: weights, optimiser's state, and how far the run is."""
+    shared = SharedParameters(algorithm, arena)
+    shared.model.load_state_dict(model.state_dict())
+    if learning is not None:
+        saved = learning["optimizer"]["state"]
+        for number, parameter in enumerate(shared.model.parameters()):
+            shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
+    before = arena.contributions[-1]
+    before[Contribution.STEPS], before[Contribution.UPDATES] = state.steps, state.updates
+    arena.control[Control.WEIGHTS_SET] = state.version - state.updates
+
+
+class Copy:
+    """A worker's own copy of the shared parameters: for acting, and for computing gradients.
+
+    Parameters
+    ----------
+    model
+        The network that holds the copy.
+    arena
+        Where the shared parameters lie.
+
+    Attributes
+    ----------
+    version, steps, updates, weights_set
+        Of the shared parameters when they were copied.
+    """
+
+    def __init__(self, model: ActorCritic, arena: ExperienceArena) -> None:
+        self._arena = arena
+        self._shared = torch.from_numpy(arena.shared_weights)
+        self._bytes = flatten_(model)
+        self.pull()
+
+    def pull(self) -> None:
+        """Copy the shared parameters as they are now."""
+        totals, self.weights_set = self._arena.contributions.sum(0), int(self._arena.control[Control.WEIGHTS_SET])
+        self.steps, self.updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
+        self.version = self.updates + self.weights_set
+        self._bytes.copy_(self._shared)
+
+    def refresh(self) -> None:
+        """Nothing: within a segment all actions are chosen, and its gradient computed, with the same parameters."""
+
+
+class ActorLearner(Inference):
+    """Chooses the actions of one rollout worker, and learns from what comes of them.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    algorithm
+        How to act, and the loss.
+    worker
+        Number of the rollout worker.
+    report
+        Called with ("learned_in_worker", dict) after updates, at most ten times per second.
+    """
+
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Report) -> None:
+        super().__init__(arena, algorithm, "cpu", weights=Copy)
+        config = algorithm.config
+        self._config = config
+        self._shared = SharedParameters(algorithm, arena)
+        self._reader = BatchReader(
+            arena, config.num_envs_per_worker, self._device,
+            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
+            burn_in=config.burn_in,
+        )  # fmt: skip
+        self._generator = torch.Generator().manual_seed(config.seed + worker)
+        self._brought = arena.contributions[worker]
+        self._report = report
+        self._next_report = 0.0
+        self._lags: list[int] = []
+        self._skipped_in_a_row = 0
+
+    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+        """Choose actions; where segments begin, with the shared parameters of now."""
+        if self._arena.request_rows[groups[0], 0] % self._arena.shape.rows_per_slot == 0:
+            self._weights.pull()
+        super().answer(groups, requests)
+
+    def is_wanted(self) -> bool:
+        """Whether more steps are to be learned from."""
+        return bool(self._arena.contributions[:, Contribution.STEPS].sum() < self._arena.control[Control.GOAL])
+
+    def learn(self, slots: np.ndarray) -> None:
+        """Apply the gradient of these full segments, one of each lane, to the shared parameters.
+
+        Parameters
+        ----------
+        slots
+            int64 ``[B]``: written by this worker, and its own meanwhile.
+        """
+        arena, algorithm, copy = self._arena, self._algorithm, self._weights
+        batch, _ = self._reader.read(slots, copy.version, copy.steps / self._config.total_steps)
+        learned = int(batch.learn.sum())
+        is_fenced_off = bool((arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any())
+        if not learned or is_fenced_off:
+            self._brought[Contribution.MASKED] += int(batch.valid.sum())
+            return
+        with torch.no_grad(), self._autocast:
+            algorithm.prepare(self._model, batch)
+        for update in algorithm.updates(batch, self._generator):
+            metrics = self._apply_gradient(update, batch.progress)
+        with torch.no_grad():
+            algorithm.update_statistics(self._model, batch, into=self._shared.model)
+        self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
+        self._brought[Contribution.STEPS] += learned
+        if not self.is_wanted():
+            arena.learner_bell.ring()
+        self._tell(metrics)
+
+    def _apply_gradient(self, batch: Any, progress: float) -> dict[str, Tensor]:
+        self._model.zero_grad(set_to_none=True)
+        try:
+            metrics = self._algorithm.backward(self._model, batch, self._autocast)
+        except NonFiniteUpdate as problem:
+            self._brought[Contribution.SKIPPED] += 1
+            self._skipped_in_a_row += 1
+            copy = self._weights
+            require_finite_updates(self._skipped_in_a_row, str(problem), copy.updates, copy.steps, self._config)
+            return {}
+        self._skipped_in_a_row = 0
+        if self._arena.control[Control.WEIGHTS_SET] != self._weights.weights_set:
+            return {}  # a gradient of parameters that are no more
+        self._lags.append(int(self._arena.contributions[:, Contribution.UPDATES].sum()) - self._weights.updates)
+        for shared, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
+            shared.grad = own.grad
+        optimizer = self._shared.optimizer
+        optimizer.param_groups[0]["lr"] = self._algorithm.learning_rate(self._config.learning_rate, progress)
+        optimizer.step()
+        self._brought[Contribution.UPDATES] += 1
+        return metrics
+
+    def _tell(self, metrics: dict[str, Tensor]) -> None:
+        """Report now and then; the policy lag of a gradient is the number of others applied while it came about."""
+        now = time.monotonic()
+        if not self._lags or now < self._next_report:
+            return
+        self._next_report = now + REPORT_INTERVAL
+        lags, self._lags = self._lags, []
+        self._report(
+            "learned_in_worker",
+            {
+                "losses": {name: value.item() for name, value in metrics.items()},
+                "lag_min": min(lags),
+                "lag_mean": float(np.mean(lags)),
+                "lag_max": max(lags),
+                "learning_rate": self._shared.optimizer.param_groups[0]["lr"],
+            },
+        )
+
+
+class HogwildLearner(Learner):
+    """The learner where rollout workers learn: it publishes what they make of the parameters, saves and reports it.
+
+    Parameters
+    ----------
+    algorithm, arena, state, report
+        As for `Learner`.
+    """
+
+    def __init__(
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState, report: Report
+    ) -> None:
+        super().__init__(algorithm, arena, state, report)
+        self._shared = SharedParameters(algorithm, arena)
+        self._masked = 0
+        self._next_look = 0.0
+
+    def poll(self) -> bool:
+        """Publish what the workers have learned since the last time, at most ten times per second; False if nothing."""
+        totals = self._arena.contributions.sum(0)
+        has_changed = int(totals[Contribution.STEPS]) != self._steps
+        is_early = self._config.backend != "serial" and time.monotonic() < self._next_look
+        if not has_changed or (is_early and totals[Contribution.STEPS] < self._arena.control[Control.GOAL]):
+            self._report_what_is_owed()
+            self._clock.switch("wait for goal" if self._has_reached_goal else "wait for data")
+            return False
+        self._clock.switch("gather")
+        self._next_look = time.monotonic() + REPORT_INTERVAL
+        self._look()
+        self._owe({})
+        return True
+
+    def learning_state(self) -> dict[str, Any]:
+        """The optimiser's state."""
+        return {"optimizer": self._shared.optimizer.state_dict()}
+
+    def _look(self) -> None:
+        """Take over what the workers have made of the shared parameters, and publish it."""
+        totals = self._arena.contributions.sum(0)
+        self._model.load_state_dict(self._shared.model.state_dict())
+        self._steps, self._updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
+        self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
+        self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
+        self._publish()
+
+    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+        self._look()
+        self._owes_report = True  # the checkpoint holds the steps of now, and so is the status to
+        self._report_what_is_owed()
+        super()._save(number, destination, meta)
+
+    def _weights_set(self) -> None:
+        self._shared.model.load_state_dict(self._model.state_dict())
+        self._arena.control[Control.WEIGHTS_SET] += 1
+
+    def _details(self) -> dict[str, Any]:
+        return {"masked_steps": self._masked}

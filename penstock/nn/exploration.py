@@ -1,0 +1,196 @@
+"""Policies of agents that learn from replay: how each acts, and how it explores.
+
+As with the distributions, what is drawn is a function of (parameters, noise).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from penstock.nn.distributions import HALF_LOG_TWO_PI
+
+
+class EpsilonGreedy:
+    """The action of the highest value, or with probability ``epsilon`` any legal action.
+
+    Parameters
+    ----------
+    q : Tensor
+        Action values, float32 ``[..., A]``; :data:`ILLEGAL` where an action is.
+    epsilon : float or Tensor
+        Probability of an action drawn uniformly from all legal ones, in [0, 1]; a number, or float32 broadcast to
+        ``[...]``.
+    legal : Tensor, optional
+        Which actions are legal, bool ``[..., A]``, one of them at least; all when left out.
+
+    Attributes
+    ----------
+    q, epsilon, legal
+        As given.
+    """
+
+    __slots__ = ("epsilon", "legal", "q")
+
+    def __init__(self, q: Tensor, epsilon: float | Tensor, legal: Tensor | None = None) -> None:
+        self.q = q
+        self.epsilon = epsilon
+        self.legal = legal
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Choose actions, all with one random number each.
+
+        Below ``epsilon``, noise is uniform over [0, epsilon): where in that interval it lies is the random action, by
+        its number among the legal ones.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Uniform in [0, 1), float32 ``[..., 1]``.
+
+        Returns
+        -------
+        Tensor
+            Actions, int64 ``[...]``.
+        """
+        noise = noise.squeeze(-1)
+        explores = noise < self.epsilon
+        # Where epsilon is 0 the quotient is no number, but there nothing explores.
+        fraction = torch.where(explores, noise / self.epsilon, 0.0)
+        # On CUDA dividing by a number is multiplying by its inverse, which can round to 1.
+        if self.legal is None:
+            num_actions = self.q.shape[-1]
+            action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
+        else:
+            num_legal = self.legal.cumsum(-1)  # among each action and those before it
+            number = (fraction * num_legal[..., -1]).long().clamp_(max=num_legal[..., -1] - 1)
+            action = (num_legal <= number.unsqueeze(-1)).sum(-1)
+        return torch.where(explores, action, self.mode())
+
+    def mode(self) -> Tensor:
+        """Action of the highest value (the first of several), int64 ``[...]``."""
+        return self.q.argmax(-1)
+
+
+class Deterministic:
+    """One action for each observation, explored around with normal noise (arXiv:1802.09477, section 6.1).
+
+    Parameters
+    ----------
+    action : Tensor
+        Actions in [-1, 1], float32 ``[..., d]``.
+    std : float
+        Standard deviation of the exploration noise, in units of actions in [-1, 1].
+    """
+
+    __slots__ = ("action", "std")
+
+    def __init__(self, action: Tensor, std: float) -> None:
+        self.action = action
+        self.std = std
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draw actions ``clip(action + std * noise, -1, 1)``.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Standard normal, float32 ``[..., d]``.
+
+        Returns
+        -------
+        Tensor
+            Actions in [-1, 1], float32 ``[..., d]``.
+        """
+        return torch.add(self.action, noise, alpha=self.std).clamp_(-1.0, 1.0)
+
+    def mode(self) -> Tensor:
+        """The action, float32 ``[..., d]``."""
+        return self.action
+
+
+class TanhGaussian:
+    """Normal distribution squashed by tanh into (-1, 1), independent in ``d`` action dimensions.
+
+    Log-densities are those of actions in [-1, 1], whatever the environment scales them to; a target entropy of ``-d``
+    (arXiv:1812.05905, appendix D) is in the same units.
+
+    Parameters
+    ----------
+    mean : Tensor
+        Means before the tanh, float32 ``[..., d]``.
+    log_std : Tensor
+        Logarithms of the standard deviations before the tanh, float32 ``[..., d]``.
+    """
+
+    __slots__ = ("log_std", "mean")
+
+    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+        self.mean = mean
+        self.log_std = log_std
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draw actions ``tanh(mean + std * noise)``.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Standard normal, float32 ``[..., d]``.
+
+        Returns
+        -------
+        Tensor
+            Actions in [-1, 1], float32 ``[..., d]``, with gradient.
+        """
+        return torch.addcmul(self.mean, self.log_std.exp(), noise).tanh()
+
+    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw actions as :meth:`sample` does, with their log-densities (arXiv:1812.05905, equation 21).
+
+            u     = mean + std * noise
+            log p = sum_j [ log N(u_j; mean_j, std_j) - 2 (log 2 - u_j - softplus(-2 u_j)) ]
+
+        The second term is ``log(1 - tanh(u_j)^2)``, exact where the tanh has rounded to 1.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Standard normal, float32 ``[..., d]``.
+
+        Returns
+        -------
+        action : Tensor
+            Actions in [-1, 1], float32 ``[..., d]``, with gradient.
+        log_prob : Tensor
+            Their log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
+        """
+        u = torch.addcmul(self.mean, self.log_std.exp(), noise)
+        # The deviation of u from its mean, in standard deviations, is the noise itself.
+        terms = 2.0 * (u + softplus(-2.0 * u)) - self.log_std - 0.5 * noise.square()
+        constant = HALF_LOG_TWO_PI + 2.0 * math.log(2.0)
+        return u.tanh(), terms.sum(-1) - constant * u.shape[-1]
+
+    def mode(self) -> Tensor:
+        """``tanh(mean)``, float32 ``[..., d]``: the median of each dimension, and how a trained policy acts."""
+        return self.mean.tanh()
+
+
+def uniform_action(noise: Tensor) -> Tensor:
+    """Random actions made of the noise that a policy would have acted with.
+
+    The probability integral transform ``2 Phi(noise) - 1 = erf(noise / sqrt(2))``.
+
+    Parameters
+    ----------
+    noise : Tensor
+        Standard normal, float32 ``[..., d]``.
+
+    Returns
+    -------
+    Tensor
+        Actions uniform in [-1, 1], float32 ``[..., d]``.
+    """
+    return torch.erf(noise * math.sqrt(0.5))
