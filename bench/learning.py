@@ -131,9 +131,7 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
     if found is None or steps is None:
         printed = train.stdout + train.stderr + score.stdout + score.stderr
         sys.exit(f"the commands did not print what was expected:\n{printed}")
-    return Outcome(
-        seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2])
-    )
+    return Outcome(seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2]))
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:

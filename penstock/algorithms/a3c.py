@@ -94,5 +94,5 @@ class A3C(SegmentAlgorithm):
         """Weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
         c = self.config
         worker = batch.lane // c.num_envs_per_worker
-        place = 2.0 * worker / max(1, c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker
+        place = 2.0 * worker / (c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker
         return self.entropy_coef(batch) * c.entropy_spread**place

@@ -88,7 +88,7 @@ class APPO(ProximalAlgorithm):
                 log_ratio.detach(), gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar,
                 valid=batch.valid,
             )  # fmt: skip
-            target = model.normalize_return(target)
+            target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
         else:
             advantage, target = batch.targets["advantage"], batch.targets["return"]
 

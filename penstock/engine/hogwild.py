@@ -21,7 +21,8 @@ from penstock.engine.inference import Inference
 from penstock.engine.learner import REPORT_INTERVAL, Learner, LearnerState, require_finite_updates
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
-from penstock.experience.batch import BatchReader
+from penstock.experience.batch import Batch, BatchReader
+from penstock.ipc import fence
 from penstock.nn import ActorCritic, PolicyNetwork, flatten_, place_, places_in
 from penstock.runs.store import CheckpointStore
 
@@ -134,6 +135,7 @@ class ActorLearner(Inference):
         )  # fmt: skip
         self._generator = torch.Generator().manual_seed(config.seed + worker)
         self._brought = arena.contributions[worker]
+        self._brought[Contribution.IS_LEARNING] = 0  # whoever had this worker's place may have died of it
         self._report = report
         self._next_report = 0.0
         self._lags: list[int] = []
@@ -146,64 +148,79 @@ class ActorLearner(Inference):
         super().answer(groups, requests)
 
     def is_wanted(self) -> bool:
-        """Whether more steps are to be learned from."""
+        """Whether more is to be learned."""
         return bool(self._arena.contributions[:, Contribution.STEPS].sum() < self._arena.control[Control.GOAL])
 
-    def learn(self, slots: np.ndarray) -> None:
-        """Apply the gradient of these full segments, one of each lane, to the shared parameters.
+    def learn(self, slots: np.ndarray) -> bool:
+        """Apply the gradient of full segments, one of each lane, to the shared parameters.
 
         Parameters
         ----------
         slots
             int64 ``[B]``: written by this worker, and its own meanwhile.
+
+        Returns
+        -------
+        bool
+            Whether it was done: not at the goal.
         """
-        arena, algorithm, copy = self._arena, self._algorithm, self._weights
+        # Raised before the goal is looked at: whoever sees the goal reached and nobody learning has seen all there is.
+        self._brought[Contribution.IS_LEARNING] = 1
+        fence()
+        if is_wanted := self.is_wanted():
+            self._learn(slots)
+        fence()
+        self._brought[Contribution.IS_LEARNING] = 0
+        if not self.is_wanted():
+            self._arena.learner_bell.ring()
+        return is_wanted
+
+    def _learn(self, slots: np.ndarray) -> None:
+        arena, copy = self._arena, self._weights
         batch, _ = self._reader.read(slots, copy.version, copy.steps / self._config.total_steps)
         learned = int(batch.learn.sum())
-        is_fenced_off = bool((arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any())
-        if not learned or is_fenced_off:
-            self._brought[Contribution.MASKED] += int(batch.valid.sum())
-            return
-        with torch.no_grad(), self._autocast:
-            algorithm.prepare(self._model, batch)
-        for update in algorithm.updates(batch, self._generator):
-            metrics = self._apply_gradient(update, batch.progress)
-        with torch.no_grad():
-            algorithm.update_statistics(self._model, batch, into=self._shared.model)
+        is_fenced_off = (arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any()
+        if is_fenced_off or (learned and not self._apply_gradient(batch)):
+            learned = 0
         self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
         self._brought[Contribution.STEPS] += learned
-        if not self.is_wanted():
-            arena.learner_bell.ring()
-        self._tell(metrics)
 
-    def _apply_gradient(self, batch: Any, progress: float) -> dict[str, Tensor]:
+    def _apply_gradient(self, batch: Batch) -> bool:
+        """Make the update of a batch, or skip it; False if the parameters that it is of are no more."""
+        arena, algorithm, copy = self._arena, self._algorithm, self._weights
+        with torch.no_grad(), self._autocast:
+            algorithm.prepare(self._model, batch)
+        (update,) = algorithm.updates(batch, self._generator)
         self._model.zero_grad(set_to_none=True)
         try:
-            metrics = self._algorithm.backward(self._model, batch, self._autocast)
+            metrics = algorithm.backward(self._model, update, self._autocast)
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
             self._skipped_in_a_row += 1
-            copy = self._weights
             require_finite_updates(self._skipped_in_a_row, str(problem), copy.updates, copy.steps, self._config)
-            return {}
+            return True
         self._skipped_in_a_row = 0
-        if self._arena.control[Control.WEIGHTS_SET] != self._weights.weights_set:
-            return {}  # a gradient of parameters that are no more
-        self._lags.append(int(self._arena.contributions[:, Contribution.UPDATES].sum()) - self._weights.updates)
+        if arena.control[Control.WEIGHTS_SET] != copy.weights_set:
+            return False
+        lag = int(arena.contributions[:, Contribution.UPDATES].sum()) - copy.updates
         for shared, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
             shared.grad = own.grad
         optimizer = self._shared.optimizer
-        optimizer.param_groups[0]["lr"] = self._algorithm.learning_rate(self._config.learning_rate, progress)
+        optimizer.param_groups[0]["lr"] = algorithm.learning_rate(self._config.learning_rate, batch.progress)
         optimizer.step()
         self._brought[Contribution.UPDATES] += 1
-        return metrics
+        with torch.no_grad():
+            algorithm.update_statistics(self._model, batch, into=self._shared.model)
+        self._tell(metrics, lag)
+        return True
 
-    def _tell(self, metrics: dict[str, Tensor]) -> None:
+    def _tell(self, metrics: dict[str, Tensor], lag: int) -> None:
         """Report now and then; the policy lag of a gradient is the number of others applied while it came about."""
-        now = time.monotonic()
-        if not self._lags or now < self._next_report:
+        self._lags.append(lag)
+        is_quiet = self._config.backend != "serial" and time.monotonic() < self._next_report
+        if is_quiet:
             return
-        self._next_report = now + REPORT_INTERVAL
+        self._next_report = time.monotonic() + REPORT_INTERVAL
         lags, self._lags = self._lags, []
         self._report(
             "learned_in_worker",
@@ -238,8 +255,10 @@ class HogwildLearner(Learner):
         """Publish what the workers have learned since the last time, at most ten times per second; False if nothing."""
         totals = self._arena.contributions.sum(0)
         has_changed = int(totals[Contribution.STEPS]) != self._steps
+        is_at_goal = totals[Contribution.STEPS] >= self._arena.control[Control.GOAL]
         is_early = self._config.backend != "serial" and time.monotonic() < self._next_look
-        if not has_changed or (is_early and totals[Contribution.STEPS] < self._arena.control[Control.GOAL]):
+        # At the goal, what is said is to be all there is.
+        if not has_changed or (totals[Contribution.IS_LEARNING] if is_at_goal else is_early):
             self._report_what_is_owed()
             self._clock.switch("wait for goal" if self._has_reached_goal else "wait for data")
             return False

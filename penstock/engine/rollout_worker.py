@@ -44,7 +44,7 @@ class Learns(Protocol):
 
     def is_wanted(self) -> bool: ...
 
-    def learn(self, slots: np.ndarray) -> None: ...
+    def learn(self, slots: np.ndarray) -> bool: ...
 
 
 class Infers(Protocol):
@@ -179,13 +179,13 @@ class LaneGroup:
         if spec.replay is not None:
             return TransitionWriter(*place, spec.replay)
         if self._learner is not None:
-            return OwnSegmentWriter(*place, learn=self._learn, is_wanted=self._learner.is_wanted)
+            return OwnSegmentWriter(*place, is_wanted=self._learner.is_wanted, learn=self._learn)
         return SegmentWriter(*place)
 
-    def _learn(self, slots: np.ndarray) -> None:
+    def _learn(self, slots: np.ndarray) -> bool:
         assert self._learner is not None
         self._clock.switch("learn")
-        self._learner.learn(slots)
+        return self._learner.learn(slots)
 
     def poll(self) -> bool:
         """Step if the actions are there, then ask for the next ones; False if neither was possible.

@@ -134,8 +134,9 @@ class SegmentLearner(Learner):
             count += bool(metrics)
             if metrics and self._algorithm.is_enough(metrics):
                 break
-        with torch.no_grad():
-            self._algorithm.update_statistics(self._model, batch)
+        if not self._skipped_in_a_row:  # what was not finite would stay in the statistics for good
+            with torch.no_grad():
+                self._algorithm.update_statistics(self._model, batch)
         return {name: value / count for name, value in sums.items()}
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:

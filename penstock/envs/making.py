@@ -88,11 +88,16 @@ def make_env(
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     vectorize: Vectorize = "make",
+    mask_is_in_info: bool = False,
     seed: int = 0,
     num_threads: int = 1,
 ) -> Lanes:
-    """Make lanes of whatever `EnvSpec.resolve` understands, in one call; raises what it and `make_lanes` raise."""
-    return make_lanes(EnvSpec.resolve(env, env_kwargs, vectorize), num_lanes, seed=seed, num_threads=num_threads)
+    """Make lanes of whatever `EnvSpec.resolve` understands, in one call; raises what it and `make_lanes` raise.
+
+    With `mask_is_in_info` observations hold the mask of legal actions that is found in ``info["action_mask"]``.
+    """
+    spec = dataclasses.replace(EnvSpec.resolve(env, env_kwargs, vectorize), mask_is_in_info=mask_is_in_info)
+    return make_lanes(spec, num_lanes, seed=seed, num_threads=num_threads)
 
 
 def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:

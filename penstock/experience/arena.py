@@ -36,6 +36,8 @@ class Contribution(IntEnum):
     """Gradients left out because they were not finite."""
     MASKED = 3
     """Steps not learned from."""
+    IS_LEARNING = 4
+    """1 while a gradient is computed and applied, else 0."""
 
 
 class ExperienceArena:

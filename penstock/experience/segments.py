@@ -146,10 +146,10 @@ class OwnSegmentWriter(SegmentWriter):
     ----------
     arena, worker, lanes, first_lane
         As for `SegmentWriter`; the arena has a slot for each lane.
-    learn
-        Called with the slots when they are full.
     is_wanted
-        Says whether there is to be another segment.
+        Says whether more is to be learned.
+    learn
+        Called with the slots when they are full; False if nothing was done, because no more is to be learned now.
     """
 
     waits_for = "wait for goal"
@@ -161,16 +161,21 @@ class OwnSegmentWriter(SegmentWriter):
         lanes: Lanes,
         first_lane: int,
         *,
-        learn: Callable[[np.ndarray], None],
         is_wanted: Callable[[], bool],
+        learn: Callable[[np.ndarray], bool],
     ) -> None:
         super().__init__(arena, worker, lanes, first_lane)
-        self._learn = learn
         self._is_wanted = is_wanted
+        self._learn = learn
+        self._is_full = False
 
     def open(self) -> bool:
-        """Begin new segments with what the lanes show now; False while none are wanted."""
+        """Have full segments learned from, then begin new ones with what the lanes show now; False while none are."""
+        if self._is_full:
+            if not self._learn(self.slots):
+                return False
+            self._is_full = False
         return self._is_wanted() and super().open()
 
     def _deliver(self) -> None:
-        self._learn(self.slots)
+        self._is_full = True

@@ -36,7 +36,7 @@ class Status:
     """Recent rate of steps learned from."""
     frame_skip: int = 1
     masked_steps: int = 0
-    """Steps that were not learned from: too stale, or fenced off by other weights."""
+    """Steps that were not learned from: too stale, fenced off by other weights, or of the burn-in."""
 
     episodes: int = 0
     mean_return: float | None = None

@@ -61,10 +61,12 @@ def segments(monkeypatch):
         arena = self._arena
         rows = slots[:, None] * arena.shape.rows_per_slot + np.arange(arena.shape.segment_length)
         batch, _ = self._reader.read(slots, 0, 0.0)
-        seen.append({"lane": arena.slot_lane[slots[0]].item(), "versions": arena.columns["version"][rows].tolist(),
-                     "obs": batch.obs.clone(), "first": batch.first.clone(), "memory": batch.memory.clone(),
-                     "model": self._model})  # fmt: skip
-        learn(self, slots)
+        segment = {"lane": arena.slot_lane[slots[0]].item(), "versions": arena.columns["version"][rows].tolist(),
+                   "obs": batch.obs.clone(), "first": batch.first.clone(), "memory": batch.memory.clone(),
+                   "model": self._model}  # fmt: skip
+        is_done = learn(self, slots)
+        seen.extend([segment] if is_done else [])
+        return is_done
 
     monkeypatch.setattr(ActorLearner, "learn", remembered)
     return seen
@@ -263,15 +265,14 @@ def test_a_run_begins_with_the_weights_and_statistics_that_were_saved():
 
 
 def test_parameters_are_copied_where_segments_begin_and_nowhere_else(segments, monkeypatch):
-    # Two workers in step with each other: both gradients are applied before either begins anew, and the second one's
-    # is one update old by then.
+    # Two workers in turn: each begins anew after its own gradient, and while it acts one of the other's is applied.
     monkeypatch.setattr("penstock.engine.hogwild.REPORT_INTERVAL", 0.0)
     with Trainer(A3C, **{**SERIAL, "num_workers": 2, "env_kwargs": {"max_episode_steps": 500}}) as trainer:
         trainer.train(4 * 2 * 2 * 5, quiet=True)
         assert trainer.status.steps == 80 and trainer.status.updates == 8
         assert (trainer.status.policy_lag_min, trainer.status.policy_lag_max) == (1, 1)
-    versions = {lane: [s["versions"] for s in segments if s["lane"] == lane] for lane in (0, 2)}
-    assert versions[0] == versions[2] == [[[version] * 5] * 2 for version in (0, 2, 4, 6)]
+    for lane, versions in ((0, (0, 1, 3, 5)), (2, (0, 2, 4, 6))):
+        assert [s["versions"] for s in segments if s["lane"] == lane] == [[[v] * 5] * 2 for v in versions]
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
@@ -327,11 +328,13 @@ def test_two_workers_both_contribute_and_their_steps_add_up(tmp_path):
     assert family.left_after(0.0) == []
 
 
-def test_nobody_steps_beyond_the_segments_that_were_open_at_the_goal():
+def test_what_others_have_full_when_the_goal_is_reached_is_learned_from_in_the_next_call():
     with Trainer(A3C, **SERIAL) as trainer:
-        assert trainer.train(1, quiet=True).steps == 2 * 2 * 5, "both workers had begun"
+        assert trainer.train(1, quiet=True).steps == 2 * 5, "one worker's segments reach the goal"
+        before = weights_of(trainer)
         trainer.train(21, quiet=True)
-        assert trainer.status.steps == 60
+        assert trainer.status.steps == 40 and trainer.status.masked_steps == 0
+        assert any(not torch.equal(before[name], tensor) for name, tensor in weights_of(trainer).items())
 
 
 def test_a_checkpoint_is_gone_on_from_with_its_counters_and_statistics(tmp_path):
@@ -401,6 +404,49 @@ def test_segments_that_were_begun_with_older_weights_are_fenced_off(backend):
             assert trainer.get_parameters()[0]["policy_head.bias"].argmax() == action
 
 
+class Watching(A3C):
+    """Calls ``watch`` in the midst of its third gradient and of its fourth."""
+
+    watch: Any
+    count = 0
+
+    def loss(self, model, batch):
+        self.count += 1
+        if self.count in (3, 4):
+            self.watch()
+        return super().loss(model, batch)
+
+
+def test_a_segment_that_a_new_epoch_finds_full_is_masked(monkeypatch):
+    learn, slots_seen = ActorLearner.learn, []
+
+    def learn_the_third_too_late(self, slots):
+        slots_seen.append(slots)
+        self._arena.control[Control.RUN_EPOCH] += len(slots_seen) == 3
+        return learn(self, slots)
+
+    monkeypatch.setattr(ActorLearner, "learn", learn_the_third_too_late)
+    with Trainer(A3C, **ONE_LANE) as trainer:
+        trainer.train(25, quiet=True)
+        assert len(slots_seen) == 6
+        assert (trainer.status.steps, trainer.status.masked_steps, trainer.status.updates) == (25, 5, 5)
+
+
+def test_a_gradient_of_parameters_that_were_replaced_meanwhile_is_not_applied():
+    with Trainer(Watching, **ONE_LANE) as trainer:
+        seen = []
+
+        def replaced():
+            trainer._arena.control[Control.WEIGHTS_SET] += not seen
+            seen.append(squares(trainer))
+
+        trainer._algorithm.watch = replaced
+        trainer.train(15, quiet=True)
+        assert all(torch.equal(one, two) for one, two in zip(*seen, strict=True))
+        status = trainer.status
+        assert (status.steps, status.masked_steps, status.updates, status.version) == (15, 5, 3, 4)
+
+
 class Killing:
     """Called with every status: kills a worker, once, and is content when much was learned after that."""
 
@@ -432,24 +478,27 @@ def test_a_killed_worker_is_replaced_and_training_goes_on_to_its_end(monkeypatch
 
 
 class Poisoned(A3C):
-    """A loss that is not a number as often as ``not_finite`` says, from the third update on."""
+    """A loss that is multiplied by what ``factors`` say, in turn."""
 
-    not_finite = 1
-
-    def build_model(self):
-        self.count = 0
-        return super().build_model()
+    factors: tuple[float, ...] = (1.0, 1.0, math.nan, 1.0, 1.0)
+    count = 0
 
     def loss(self, model, batch):
         loss, metrics = super().loss(model, batch)
         self.count += 1
-        return (loss * math.nan if 3 <= self.count < 3 + self.not_finite else loss), metrics
+        return loss * self.factors[(self.count - 1) % len(self.factors)], metrics
 
 
 class Ruined(Poisoned):
-    """For ever."""
+    """Never finite."""
 
-    not_finite = FOR_EVER
+    factors = (math.nan,)
+
+
+class Forgiven(Poisoned):
+    """Finite just in time."""
+
+    factors = (*[math.nan] * (MAX_SKIPPED_IN_A_ROW - 1), 1.0)
 
 
 def test_a_gradient_that_is_not_finite_is_left_out_and_counted():
@@ -459,6 +508,12 @@ def test_a_gradient_that_is_not_finite_is_left_out_and_counted():
         assert (status.steps, status.updates, status.skipped_updates) == (25, 4, 1)
         assert all(torch.isfinite(tensor).all() for tensor in weights_of(trainer).values())
         assert all(torch.isfinite(square).all() for square in squares(trainer))
+
+
+def test_a_finite_gradient_in_between_forgives_those_before():
+    with Trainer(Forgiven, **ONE_LANE) as trainer:
+        trainer.train(3 * MAX_SKIPPED_IN_A_ROW * 5, quiet=True)
+        assert (trainer.status.updates, trainer.status.skipped_updates) == (3, 3 * (MAX_SKIPPED_IN_A_ROW - 1))
 
 
 @pytest.mark.parametrize("settings", [ONE_LANE, LOCAL], ids=["serial", "local"])

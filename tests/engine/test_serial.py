@@ -20,12 +20,15 @@ SERIAL: dict[str, Any] = {
     "backend": "serial", "eval_interval": 0, "run_dir": None,
 }  # fmt: skip
 APPO = {"num_minibatches": 1}
+ONE_PASS = {"without": ("num_epochs",)}
+ALL_LANES = {"without": ("num_epochs", "batch_size")}
 PENDULUM = {"env": "Pendulum-v1", "num_envs_per_worker": 4, "num_workers": 1}
 
 
-def trained(algorithm, *calls, **settings):
-    """The weights after some calls of train, for as many steps each."""
-    with algorithm(**{**SERIAL, **settings}) as trainer:
+def trained(algorithm, *calls, without=(), **settings):
+    """The weights after some calls of train, for as many steps each, of an algorithm that has not all settings."""
+    settings = {name: value for name, value in {**SERIAL, **settings}.items() if name not in without}
+    with algorithm(**settings) as trainer:
         for steps in calls:
             result = trainer.train(steps, quiet=True)
         return trainer.get_parameters()[0], result
@@ -43,6 +46,12 @@ RUNS = [
     pytest.param(penstock.APPO, {**APPO, "memory": "gru"}, id="appo-gru"),
     pytest.param(penstock.APPO, {**APPO, "memory": "lstm", "advantage_estimator": "vtrace"}, id="appo-lstm-vtrace"),
     pytest.param(penstock.APPO, {**APPO, "inference": "central"}, id="appo-central"),
+    pytest.param(penstock.A2C, ALL_LANES, id="a2c"),
+    pytest.param(penstock.A2C, {**ALL_LANES, "memory": "gru"}, id="a2c-gru"),
+    pytest.param(penstock.IMPALA, ONE_PASS, id="impala"),
+    pytest.param(penstock.IMPALA, {**ONE_PASS, "memory": "lstm", "inference": "central"}, id="impala-lstm-central"),
+    pytest.param(penstock.A3C, ALL_LANES, id="a3c"),
+    pytest.param(penstock.A3C, {**ALL_LANES, "memory": "lstm"}, id="a3c-lstm"),
 ]
 
 
@@ -65,7 +74,7 @@ def test_the_users_own_random_numbers_have_no_say():
     assert identical(weights, trained(penstock.PPO, 64)[0])
 
 
-@pytest.mark.parametrize(("algorithm", "settings"), [RUNS[0], RUNS[3], RUNS[6]])
+@pytest.mark.parametrize(("algorithm", "settings"), [RUNS[0], RUNS[3], RUNS[6], RUNS[7], RUNS[9], RUNS[11]])
 def test_training_in_several_calls_is_training_in_one(algorithm, settings):
     at_once, result = trained(algorithm, 160, **settings)
     in_parts, same = trained(algorithm, 32, 64, 64, **settings)

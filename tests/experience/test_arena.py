@@ -177,4 +177,3 @@ def test_too_large_an_arena_is_refused_with_the_arithmetic_and_what_to_change():
     assert "1000000 slots of 1000 rows for 2 lanes" in message
     assert f"obs {10**9 * 84 * 84 * 4 / 2**20:.1f} MiB" in message
     assert "available" in message and "use fewer lanes, or a smaller segment_length or batch_size" in message
-

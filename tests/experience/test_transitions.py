@@ -72,9 +72,7 @@ class Playing:
             sampler=Prioritized(alpha=1.0, eps=0.0) if td_priorities else Uniform(),
             n_step=NStep(n_step, GAMMA),
         )
-        self.replay = Replay(
-            buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, td_priorities=td_priorities, **numbers
-        )
+        self.replay = Replay(buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, td_priorities=td_priorities, **numbers)
         self.writer = TransitionWriter(self.arena, 0, lanes, 0, self.replay)
         self.num_steps = np.zeros(lanes.num_lanes, np.int64)
         """Valid steps of each lane."""

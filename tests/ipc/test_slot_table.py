@@ -116,9 +116,7 @@ class SlotTableBehavesLikeAList(RuleBasedStateMachine):
         owner=owners,
         from_owner=st.none() | owners,
     )
-    def claim(
-        self, chosen: list[int], before: SlotState, after: SlotState, owner: int, from_owner: int | None
-    ) -> None:
+    def claim(self, chosen: list[int], before: SlotState, after: SlotState, owner: int, from_owner: int | None) -> None:
         expected = []
         for slot in chosen:
             state, current, generation = self.model[slot]

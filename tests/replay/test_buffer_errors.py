@@ -226,9 +226,7 @@ def test_a_limited_buffer_says_which_side_is_ahead() -> None:
         ({"seed": "a"}, ValueError, "seed='a' is not legal: give a whole number, or None"),
     ],
 )
-def test_a_setting_that_is_not_legal_is_named(
-    settings: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_a_setting_that_is_not_legal_is_named(settings: dict[str, Any], error: type[Exception], message: str) -> None:
     legal: dict[str, Any] = {"capacity": 10, "fields": {"reward": Field()}}
     with pytest.raises(error, match=message):
         ReplayBuffer(**{**legal, **settings})

@@ -56,7 +56,9 @@ while True:
 
 
 def test_threads_that_wait_for_a_stopped_reader_go_on_when_it_does() -> None:
-    script = STOPPED_READER + """
+    script = (
+        STOPPED_READER
+        + """
 print("held", flush=True)
 threads = [threading.Thread(target=buffer.sample, args=(size,)) for size in (64, 1, 64, 1)]
 for thread in threads:
@@ -70,12 +72,15 @@ os.kill(child, signal.SIGKILL)
 os.waitpid(child, 0)
 os._exit(0)
 """
+    )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
     assert answer.stdout.split("\n")[:2] == ["held", "all done"], answer.stderr
 
 
 def test_ctrl_c_ends_the_wait_for_a_stopped_reader() -> None:
-    script = STOPPED_READER + """
+    script = (
+        STOPPED_READER
+        + """
 try:
     print("held", flush=True)
     buffer.sample(1)
@@ -85,6 +90,7 @@ os.kill(child, signal.SIGKILL)
 os.waitpid(child, 0)
 os._exit(0)
 """
+    )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
