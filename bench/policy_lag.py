@@ -138,8 +138,8 @@ def plot(outcomes: list[Outcome], target: Path) -> None:
             for o in outcomes:
                 if (o.run.lag, o.run.loss) == (lag, loss):
                     label = loss if o.run.seed == 1 else None
-                    axis.plot(o.steps, o.returns, color=f"C{number}", alpha=0.8, label=label)
-        axis.set(xlabel="steps", title=f"weights held back by {lag} update{'s' * (lag > 1)}")
+                    axis.plot(np.array(o.steps) / 1000, o.returns, color=f"C{number}", alpha=0.8, label=label)
+        axis.set(xlabel="thousand steps", title=f"weights held back by {lag} update{'s' * (lag > 1)}")
         axis.grid(alpha=0.3)
     axes[0, 0].set(ylabel="mean return of 100 training episodes")
     axes[0, 0].legend()

@@ -137,6 +137,24 @@ def test_a_value_out_of_range_is_refused(settings, message):
     assert message in refusal(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "legal"),
+    [
+        ({"learning_rate": math.inf}, "finite"),
+        ({"rmsprop_eps": math.inf}, "a finite number of more than 0"),
+        ({"rmsprop_eps": 0.0}, "a finite number of more than 0"),
+        *(
+            ({name: value}, "a finite number, 0 or more")
+            for name in ("entropy_coef", "entropy_coef_final", "value_coef")
+            for value in (-1.0, math.inf)
+        ),
+    ],
+)
+def test_rates_and_weights_of_losses_are_finite_and_of_the_right_sign(settings, legal):
+    ((name, value),) = settings.items()
+    assert f"{name}={value} is not legal: {name} must be {legal}" in refusal(A2CConfig, **settings)
+
+
 @pytest.mark.parametrize("name", ["gamma", "entropy_coef", "entropy_coef_final", "value_coef", "target_return"])
 def test_nan_is_no_setting(name):
     assert f"{name}=nan is not legal: {name} must be a number" in refusal(**{name: math.nan})

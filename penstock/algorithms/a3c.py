@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +13,7 @@ from penstock.algorithms.losses import REDUCTIONS, masked_mean, value_error
 from penstock.algorithms.returns import explained_variance, gae
 from penstock.algorithms.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, require
+from penstock.config import Config, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -23,6 +24,12 @@ class A3CConfig(RMSPropConfig):
 
     num_envs_per_worker: int = 8
     """Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1."""
+    inference: Literal["auto", "local"] = "auto"
+    """Where actions are chosen: in each rollout worker, either way."""
+    num_groups: Literal[1] | None = None
+    """All lanes of a worker step together."""
+    device: Literal["cpu"] = "cpu"
+    """Rollout workers learn on the CPU."""
     segment_length: int = 20
     """Steps per segment (t_max)."""
     learning_rate: float = 1e-3
@@ -45,13 +52,8 @@ class A3CConfig(RMSPropConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
-        require(self.entropy_spread >= 1.0, "entropy_spread", self.entropy_spread, "1 or more")
-        if self.inference == "central" or self.num_groups not in (None, 1) or self.device != "cpu":
-            raise ConfigError(
-                f"in a3c each rollout worker acts and learns by itself, on the CPU, with all of its lanes together: "
-                f"found inference={self.inference!r}, num_groups={self.num_groups}, device={self.device!r}; use "
-                "inference='local', num_groups=1 and device='cpu', or another algorithm, such as impala"
-            )
+        is_spread = 1.0 <= self.entropy_spread < math.inf
+        require(is_spread, "entropy_spread", self.entropy_spread, "a finite number, 1 or more")
 
 
 class A3C(SegmentAlgorithm):

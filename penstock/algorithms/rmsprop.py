@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,7 +27,8 @@ class RMSPropConfig(SegmentConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         require(0.0 <= self.rmsprop_decay < 1.0, "rmsprop_decay", self.rmsprop_decay, "from 0 to less than 1")
-        require(self.rmsprop_eps > 0, "rmsprop_eps", self.rmsprop_eps, "more than 0")
+        is_number = 0.0 < self.rmsprop_eps < math.inf
+        require(is_number, "rmsprop_eps", self.rmsprop_eps, "a finite number of more than 0")
 
 
 class RMSProp(torch.optim.Optimizer):

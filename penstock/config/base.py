@@ -103,6 +103,7 @@ class Config:
         for name in ("eval_interval", "checkpoint_interval"):
             value = getattr(self, name)
             require(value is None or value >= 0, name, value, "0 or more, or None")
+        require(self.learning_rate < math.inf, "learning_rate", self.learning_rate, "finite")
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")

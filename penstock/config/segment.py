@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,9 @@ class SegmentConfig(Config):
         super().validate()
         for name in ("memory_size", "segment_length", "max_grad_norm"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
+            value = getattr(self, name)
+            require(value is None or 0.0 <= value < math.inf, name, value, "a finite number, 0 or more")
         if self.burn_in and self.memory == "none":
             raise ConfigError(
                 f"burn_in={self.burn_in} has no memory to bring up to date: use memory='gru', or burn_in=0"

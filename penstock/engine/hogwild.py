@@ -2,12 +2,13 @@
 
 The parameters and the optimiser's state lie in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
 copy of its own, taken when its segments begin; when they are full it computes their gradient on that copy, applies it
-to the shared parameters and copies them anew. The learner only shows, saves and reports what has come of them.
+to the shared parameters and copies them anew. The learner's role is left with showing what has come of them.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,12 @@ from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.rmsprop import RMSProp
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.inference import Inference
-from penstock.engine.learner import REPORT_INTERVAL, Learner, LearnerState, require_finite_updates
+from penstock.engine.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import fence
-from penstock.nn import ActorCritic, PolicyNetwork, flatten_, place_, places_in
-from penstock.runs.store import CheckpointStore
+from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
 
 class SharedParameters:
@@ -49,7 +49,11 @@ class SharedParameters:
         self.model = algorithm.build_model()
         place_(self.model, torch.from_numpy(arena.shared_weights))
         optimizer = algorithm.build_optimizer(self.model)
-        assert isinstance(optimizer, RMSProp)
+        if not isinstance(optimizer, RMSProp):
+            raise TypeError(
+                f"{algorithm.name()} learns in its rollout workers, which share RMSProp's state: its build_optimizer "
+                f"must return a penstock.algorithms.rmsprop.RMSProp, found a {type(optimizer).__name__}"
+            )
         self.optimizer = optimizer
         squares = places_in(self.model, torch.from_numpy(arena.square_averages))
         for parameter, square in zip(self.model.parameters(), squares, strict=False):  # behind them are the buffers'
@@ -127,13 +131,16 @@ class ActorLearner(Inference):
         super().__init__(arena, algorithm, "cpu", weights=Copy)
         config = algorithm.config
         self._config = config
+        self._worker = worker
         self._shared = SharedParameters(algorithm, arena)
         self._reader = BatchReader(
             arena, config.num_envs_per_worker, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
             burn_in=config.burn_in,
         )  # fmt: skip
-        self._generator = torch.Generator().manual_seed(config.seed + worker)
+        self._buffers = list(
+            zip(_buffers_of_its_own(self._shared.model), _buffers_of_its_own(self._model), strict=True)
+        )
         self._brought = arena.contributions[worker]
         self._brought[Contribution.IS_LEARNING] = 0  # whoever had this worker's place may have died of it
         self._report = report
@@ -190,10 +197,11 @@ class ActorLearner(Inference):
         arena, algorithm, copy = self._arena, self._algorithm, self._weights
         with torch.no_grad(), self._autocast:
             algorithm.prepare(self._model, batch)
-        (update,) = algorithm.updates(batch, self._generator)
         self._model.zero_grad(set_to_none=True)
         try:
-            metrics = algorithm.backward(self._model, update, self._autocast)
+            metrics = algorithm.backward(
+                self._model, batch if algorithm.needs_segments else batch.flatten(), self._autocast
+            )
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
             self._skipped_in_a_row += 1
@@ -209,6 +217,8 @@ class ActorLearner(Inference):
         optimizer.param_groups[0]["lr"] = algorithm.learning_rate(self._config.learning_rate, batch.progress)
         optimizer.step()
         self._brought[Contribution.UPDATES] += 1
+        for shared_buffer, buffer in self._buffers:
+            shared_buffer.copy_(buffer)
         with torch.no_grad():
             algorithm.update_statistics(self._model, batch, into=self._shared.model)
         self._tell(metrics, lag)
@@ -225,6 +235,7 @@ class ActorLearner(Inference):
         self._report(
             "learned_in_worker",
             {
+                "worker": self._worker,
                 "losses": {name: value.item() for name, value in metrics.items()},
                 "lag_min": min(lags),
                 "lag_mean": float(np.mean(lags)),
@@ -234,62 +245,8 @@ class ActorLearner(Inference):
         )
 
 
-class HogwildLearner(Learner):
-    """The learner where rollout workers learn: it publishes what they make of the parameters, saves and reports it.
-
-    Parameters
-    ----------
-    algorithm, arena, state, report
-        As for `Learner`.
-    """
-
-    def __init__(
-        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState, report: Report
-    ) -> None:
-        super().__init__(algorithm, arena, state, report)
-        self._shared = SharedParameters(algorithm, arena)
-        self._masked = 0
-        self._next_look = 0.0
-
-    def poll(self) -> bool:
-        """Publish what the workers have learned since the last time, at most ten times per second; False if nothing."""
-        totals = self._arena.contributions.sum(0)
-        has_changed = int(totals[Contribution.STEPS]) != self._steps
-        is_at_goal = totals[Contribution.STEPS] >= self._arena.control[Control.GOAL]
-        is_early = self._config.backend != "serial" and time.monotonic() < self._next_look
-        # At the goal, what is said is to be all there is.
-        if not has_changed or (totals[Contribution.IS_LEARNING] if is_at_goal else is_early):
-            self._report_what_is_owed()
-            self._clock.switch("wait for goal" if self._has_reached_goal else "wait for data")
-            return False
-        self._clock.switch("gather")
-        self._next_look = time.monotonic() + REPORT_INTERVAL
-        self._look()
-        self._owe({})
-        return True
-
-    def learning_state(self) -> dict[str, Any]:
-        """The optimiser's state."""
-        return {"optimizer": self._shared.optimizer.state_dict()}
-
-    def _look(self) -> None:
-        """Take over what the workers have made of the shared parameters, and publish it."""
-        totals = self._arena.contributions.sum(0)
-        self._model.load_state_dict(self._shared.model.state_dict())
-        self._steps, self._updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
-        self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
-        self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
-        self._publish()
-
-    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
-        self._look()
-        self._owes_report = True  # the checkpoint holds the steps of now, and so is the status to
-        self._report_what_is_owed()
-        super()._save(number, destination, meta)
-
-    def _weights_set(self) -> None:
-        self._shared.model.load_state_dict(self._model.state_dict())
-        self._arena.control[Control.WEIGHTS_SET] += 1
-
-    def _details(self) -> dict[str, Any]:
-        return {"masked_steps": self._masked}
+def _buffers_of_its_own(model: ActorCritic) -> Iterator[Tensor]:
+    """Buffers that the network itself changes when it runs, as an encoder of one's own may."""
+    for module in model.modules():
+        if not isinstance(module, RunningMoments):
+            yield from module.buffers(recurse=False)

@@ -197,7 +197,7 @@ def import_what_roles_need() -> None:
     import torch._dynamo  # the first optimiser imports it, which would take each learner most of a second
 
     import penstock.engine.evaluator
-    import penstock.engine.hogwild
+    import penstock.engine.hogwild_learner
     import penstock.engine.inference
     import penstock.engine.policy_worker
     import penstock.engine.replay_learner

@@ -99,8 +99,8 @@ class Policy:
             legal = np.ones(sum(action.choices), np.bool_)
             return legal if count is None else np.tile(legal, (count, 1))
         if count is None:
-            return flat_mask(mask, action)
-        return np.array([flat_mask(mask_of_lane(mask, lane), action) for lane in range(count)])
+            return flat_mask(mask, action, "action_mask")
+        return np.array([flat_mask(mask_of_lane(mask, lane), action, "action_mask") for lane in range(count)])
 
     def _noise(self, count: int) -> Tensor:
         action = self.algorithm.action

@@ -42,6 +42,7 @@ class Progress:
         self._gauges = gauges
         self.run_dir: str | None = None
         self.learned: dict[str, Any] = {}
+        self._by_worker: dict[int, dict[str, Any]] = {}
         self._learned_in_workers: dict[str, Any] = {}
         self.steps = 0
         self.seconds = 0.0
@@ -63,8 +64,16 @@ class Progress:
         self._rate.append((time.monotonic(), self.steps))
 
     def take_learned_in_worker(self, report: dict[str, Any]) -> None:
-        """Note what a rollout worker that learns itself says of it, beside what the learner says of all of them."""
-        self._learned_in_workers = report
+        """Note what a worker that learns itself says of it: losses are the last one's, policy lag is all workers'."""
+        self._by_worker[report["worker"]] = report
+        lags = {name: [each[name] for each in self._by_worker.values()] for name in ("lag_min", "lag_mean", "lag_max")}
+        self._learned_in_workers = {
+            "losses": report["losses"],
+            "learning_rate": report["learning_rate"],
+            "lag_min": min(lags["lag_min"]),
+            "lag_mean": float(np.mean(lags["lag_mean"])),
+            "lag_max": max(lags["lag_max"]),
+        }
 
     def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
         """Note finished training episodes, (return, length) each."""

@@ -131,7 +131,7 @@ class LearnerRole:
         """Make the learner of the algorithm's kind of experience, its model and its optimisers."""
         from penstock.algorithms.replay import ReplayAlgorithm
         from penstock.algorithms.segment import SegmentAlgorithm
-        from penstock.engine.hogwild import HogwildLearner
+        from penstock.engine.hogwild_learner import HogwildLearner
         from penstock.engine.replay_learner import ReplayLearner
         from penstock.engine.segment_learner import SegmentLearner
 

@@ -120,7 +120,7 @@ class SegmentLearner(Learner):
 
     def _learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of what the loss reports."""
-        config, sums, count = self._config, dict[str, Tensor](), 0
+        config, sums, count, skipped = self._config, dict[str, Tensor](), 0, self._skipped
         for group in self._optimizer.param_groups:
             group["lr"] = self._algorithm.learning_rate(config.learning_rate, batch.progress)
         with torch.no_grad(), self._autocast:
@@ -134,7 +134,7 @@ class SegmentLearner(Learner):
             count += bool(metrics)
             if metrics and self._algorithm.is_enough(metrics):
                 break
-        if not self._skipped_in_a_row:  # what was not finite would stay in the statistics for good
+        if self._skipped == skipped:  # what was not finite would stay in the statistics for good
             with torch.no_grad():
                 self._algorithm.update_statistics(self._model, batch)
         return {name: value / count for name, value in sums.items()}

@@ -180,6 +180,12 @@ class Lanes(ABC):
                 return np.ones(sum(self.action.choices), np.bool_)
             raise self._failure(phase, lane, str(error)) from error
 
+    def _require_known_mask(self, lane: int | None) -> None:
+        """Refuse a mask of legal actions in the info of a step where those of resets have none: it would be ignored."""
+        if self.action.choices and self.observation.mask is None and not self.mask_was_in_info:
+            problem = "expected the info of reset() to have an 'action_mask' too: the first actions are chosen by it"
+            raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
+
     def _settle_masks(self, column: np.ndarray, rows: np.ndarray, is_final: np.ndarray | None = None) -> None:
         """Where a choice has no legal value, let all be legal if the episode is over; if it goes on, refuse.
 

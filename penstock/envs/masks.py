@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,19 @@ MASK = "action_mask"
 """Key of the mask of legal actions, in a Dict observation or in an info."""
 
 
-def flat_mask(mask: Any, action: ActionSpec) -> np.ndarray:
+def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") -> np.ndarray:
     """Return a mask as it lies in a row of observations.
 
     Parameters
     ----------
     mask
         An array with an entry for each value of each choice, not 0 where it is legal; or such arrays in Dicts and
-        Tuples like those of the space, as the ``sample`` of Gymnasium's spaces takes them.
+        Tuples like those of the space, as the ``sample`` of Gymnasium's spaces takes them. (But each bit of a
+        MultiBinary has two entries: whether it may be off, and whether it may be on.)
     action
         What it restricts.
+    name
+        What it is called in messages.
 
     Returns
     -------
@@ -34,15 +37,24 @@ def flat_mask(mask: Any, action: ActionSpec) -> np.ndarray:
     ValueError
         There is none, or it has another size.
     """
+    if isinstance(mask, Mapping) and action.parts:
+        parts = [flat_mask(mask.get(key), part, f"{name}[{key!r}]") for key, part in action.parts if part.choices]
+        return np.concatenate(parts)
+    is_tree = isinstance(mask, (tuple, list)) and not all(
+        isinstance(member, (int, float, np.number)) for member in mask
+    )
+    if is_tree and action.parts and len(mask) == len(action.parts):
+        members = enumerate(zip(mask, (part for _, part in action.parts), strict=True))
+        return np.concatenate([flat_mask(m, part, f"{name}[{i}]") for i, (m, part) in members if part.choices])
     size = sum(action.choices)
     try:
-        legal = np.concatenate([np.empty(0), *_leaves(mask, action)]) != 0
+        legal = _side_by_side(mask) != 0
         found = f"{len(legal)} of them" if len(legal) else "none"
     except (TypeError, ValueError) as error:  # ragged, or no numbers
         legal, found = np.empty(0, np.bool_), f"a {type(mask).__name__} that is no array: {error}"
     if len(legal) != size:
         raise ValueError(
-            f"expected {size} entries in info[{MASK!r}], one for each value of each choice (numbers of values: "
+            f"expected {size} entries in {name}, one for each value of each choice (numbers of values: "
             f"{', '.join(map(str, action.choices))}), not 0 where it is legal; found {found}"
         )
     return legal
@@ -52,6 +64,8 @@ def mask_of_lane(masks: Any, lane: int) -> Any:
     """Return one lane's mask of a batch as vector environments have it in their infos; None if it has none."""
     if isinstance(masks, Mapping):
         return {key: mask_of_lane(member, lane) for key, member in masks.items()}
+    if isinstance(masks, tuple):
+        return tuple(mask_of_lane(member, lane) for member in masks)
     try:
         return masks[lane]
     except (TypeError, IndexError):
@@ -64,13 +78,8 @@ def offers_nothing(masks: np.ndarray, choices: tuple[int, ...]) -> np.ndarray:
     return np.logical_not(np.logical_or.reduceat(masks, begins, axis=1).all(axis=1))
 
 
-def _leaves(mask: Any, action: ActionSpec) -> Iterator[np.ndarray]:
-    if isinstance(mask, Mapping):
-        for key, part in action.parts:
-            yield from _leaves(mask.get(key), part)
-    elif isinstance(mask, (tuple, list)):
-        parts = [part for _, part in action.parts]
-        for index, member in enumerate(mask):
-            yield from _leaves(member, parts[index] if index < len(parts) else action)
-    elif mask is not None:  # Gymnasium has None for what is no choice
-        yield np.asarray(mask, np.float64).ravel()
+def _side_by_side(mask: Any) -> np.ndarray:
+    """Join what a MultiDiscrete has one of for each component; nothing where there is no mask."""
+    if isinstance(mask, (tuple, list)):
+        return np.concatenate([np.empty(0), *map(_side_by_side, mask)])
+    return np.empty(0) if mask is None else np.asarray(mask, np.float64).ravel()

@@ -179,6 +179,8 @@ class SingleLanes(Lanes):
         for lane, info in infos:
             if not isinstance(info, Mapping):
                 raise self._not_an_info(phase, lane, info)
+            if phase == "step" and info.get(MASK) is not None:
+                self._require_known_mask(lane)
             if "metrics" in info:
                 metrics = info["metrics"]
                 if not isinstance(metrics, Mapping):

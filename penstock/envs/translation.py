@@ -73,6 +73,8 @@ def observation_spec(
         for keys, leaf in _leaves(space, ())
         if mask_space is None or keys[0] != MASK
     ]
+    if choices:
+        _require_no_mask_within(leaf for leaf, _ in _leaves(space, ()))
     has_mask = mask_space is not None or mask_is_in_info
     if not has_mask and not isinstance(space, (spaces.Dict, spaces.Tuple)):
         return leaves[0][1]
@@ -190,6 +192,15 @@ def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None
             f"one for each value of each choice (numbers of values: {', '.join(map(str, choices))}): use a MultiBinary "
             "of that size, or another key for what is no mask"
         )
+
+
+def _require_no_mask_within(leaves: Iterable[tuple[Any, ...]]) -> None:
+    for keys in leaves:
+        if len(keys) > 1 and keys[-1] == MASK:
+            raise UnsupportedSpaceError(
+                f"{_place(_OBSERVATION, keys)}: a mask of legal actions is a member of the outermost Dict, or in "
+                "the info; move it there, or give what is no mask another key"
+            )
 
 
 def _column_dtype(dtype: np.dtype | type | None) -> np.dtype:

@@ -206,6 +206,8 @@ class VectorLanes(Lanes):
     def _collect_metrics(self, phase: str, infos: Any) -> None:
         if not isinstance(infos, Mapping):
             raise self._failure(phase, None, f"{phase}() must return a dict as infos, found a {type(infos).__name__}")
+        if phase == "step" and infos.get(MASK) is not None:
+            self._require_known_mask(None)
         # Under SAME_STEP the last step of an episode reports in final_info, the reset after it in infos itself.
         for source in (infos, infos.get("final_info")):
             if isinstance(source, Mapping) and "metrics" in source:

@@ -61,6 +61,7 @@ class ObservationInput(nn.Module):
         is_float = observation.dtype.startswith("float")
         self.num_values = observation.num_values
         self.nvec = observation.nvec
+        self._firsts = torch.tensor([0, *accumulate(self.nvec[:-1])])  # of each component's values among all
         self.is_bytes = observation.dtype == "uint8"
         self.is_scalar = not observation.shape and observation.num_values is None
         self.moments = RunningMoments(encoder_input_shape(observation)) if normalize and is_float else None
@@ -72,8 +73,7 @@ class ObservationInput(nn.Module):
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
         if self.nvec:
             one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
-            firsts = torch.tensor([0, *accumulate(self.nvec[:-1])], device=observation.device)
-            return one_hot.scatter_(1, observation + firsts, 1.0)
+            return one_hot.scatter_(1, observation + self._firsts.to(observation.device), 1.0)
         x = observation / 255.0 if self.is_bytes else observation.float()
         if self.is_scalar:
             x = x.unsqueeze(-1)

@@ -83,7 +83,8 @@ class QNetwork(PolicyNetwork):
 
     def policy(self, observation: Tensor, epsilon: float | Tensor) -> EpsilonGreedy:
         """Choose how to act on observations ``[N, *shape]``, with an epsilon as :class:`EpsilonGreedy` takes it."""
-        return EpsilonGreedy(self.q(observation), epsilon, self.legal(observation))
+        legal = self.legal(observation)
+        return EpsilonGreedy(self._masked_q(observation, legal), epsilon, legal)
 
     def legal(self, observation: Tensor) -> Tensor | None:
         """Which actions are legal, bool ``[N, A]``; ``None`` where observations ``[N, *shape]`` do not say."""
@@ -103,8 +104,10 @@ class QNetwork(PolicyNetwork):
         Tensor
             Values, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
         """
+        return self._masked_q(observation, self.legal(observation))
+
+    def _masked_q(self, observation: Tensor, legal: Tensor | None) -> Tensor:
         features = self.encoder(self.input(observation))
-        legal = self.legal(observation)
         with without_autocast(features.device):
             q: Tensor = self.head(features.float())
             return q if legal is None else q.masked_fill(~legal, ILLEGAL)

@@ -290,30 +290,31 @@ def _weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
 def _state_bytes(state: Mapping[str, Any]) -> bytes:
     import torch
 
-    state = dict(state)
-    _require_plain(state, "state")
     # into memory first: torch's own file writer turns a full disk into a RuntimeError
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(_plain(dict(state), "state"), buffer)
     return buffer.getvalue()
 
 
-def _require_plain(value: Any, where: str) -> None:
-    """What cannot be loaded again must not be found out when it is needed: refuse it when it is saved."""
+def _plain(value: Any, where: str) -> Any:
+    """Copy what can be loaded again, and refuse what cannot when it is saved, not when it is needed.
+
+    Tensors are cloned: several may lie in one memory, seen as different dtypes, which torch refuses to save.
+    """
     import torch
 
     if type(value) in (dict, OrderedDict):
-        for key, item in value.items():
-            _require_plain(key, f"{where} key")
-            _require_plain(item, f"{where}[{key!r}]")
-    elif type(value) in (list, tuple):
-        for index, item in enumerate(value):
-            _require_plain(item, f"{where}[{index}]")
-    elif not (value is None or type(value) in (bool, int, float, str) or isinstance(value, torch.Tensor)):
-        raise TypeError(
-            f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: "
-            "legal are tensors, None, bool, int, float and str, in dicts, lists and tuples"
-        )
+        return type(value)((_plain(k, f"{where} key"), _plain(item, f"{where}[{k!r}]")) for k, item in value.items())
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item, f"{where}[{index}]") for index, item in enumerate(value))
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(
+        f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: "
+        "legal are tensors, None, bool, int, float and str, in dicts, lists and tuples"
+    )
 
 
 def _sha256(data: bytes) -> str:

@@ -92,22 +92,22 @@ def test_masked_steps_move_nothing():
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "legal"),
     [
-        ({"inference": "central"}, "found inference='central', num_groups=None, device='cpu'"),
-        ({"num_groups": 2}, "found inference='auto', num_groups=2, device='cpu'"),
-        ({"device": "cuda"}, "found inference='auto', num_groups=None, device='cuda'"),
+        ({"inference": "central"}, "inference='central' is not legal: inference must be one of 'auto', 'local'"),
+        ({"num_groups": 2}, "num_groups=2 is not legal: num_groups must be one of 1 or None"),
+        ({"device": "cuda"}, "device='cuda' is not legal: device must be one of 'cpu'"),
     ],
 )
-def test_workers_that_would_not_learn_by_themselves_are_refused_with_the_way_out(settings, found):
+def test_workers_that_would_not_learn_by_themselves_are_refused(settings, legal):
     with pytest.raises(ConfigError) as refusal:
         make(A3C, **settings)
-    message = str(refusal.value)
-    assert message.startswith("in a3c each rollout worker acts and learns by itself, on the CPU") and found in message
-    assert "use inference='local', num_groups=1 and device='cpu', or another algorithm" in message
+    assert legal in str(refusal.value)
     make(A3C, inference="local", num_groups=1, device="cpu")
 
 
-def test_a_spread_below_1_is_refused():
-    with pytest.raises(ConfigError, match=r"entropy_spread=0.5 is not legal: entropy_spread must be 1 or more"):
-        make(A3C, entropy_spread=0.5)
+@pytest.mark.parametrize("spread", [0.5, float("inf")])
+def test_a_spread_is_finite_and_not_below_1(spread):
+    legal = "entropy_spread must be a finite number, 1 or more"
+    with pytest.raises(ConfigError, match=f"entropy_spread={spread} is not legal: {legal}"):
+        make(A3C, entropy_spread=spread)

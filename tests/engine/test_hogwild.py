@@ -261,6 +261,38 @@ def test_a_run_begins_with_the_weights_and_statistics_that_were_saved():
     assert arena.contributions[:, Contribution.UPDATES].sum() + arena.control[Control.WEIGHTS_SET] == 70
 
 
+class OwnEncoder(nn.Module):
+    """Has buffers that every batch moves."""
+
+    def __init__(self, observation: ObservationSpec) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(observation.shape[0], 6), nn.BatchNorm1d(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.layer(x)).relu()
+
+
+def test_buffers_of_an_encoder_of_ones_own_move_with_what_is_learned():
+    with Trainer(A3C, **{**SERIAL, "num_workers": 2}, encoder=OwnEncoder) as trainer:
+        trainer.train(40, quiet=True)
+        weights, updates = weights_of(trainer), trainer.status.updates
+        found = shared(trainer).model.state_dict()
+    (counted,) = (tensor for name, tensor in found.items() if name.endswith("num_batches_tracked"))
+    assert counted.item() >= updates > 0
+    for name, tensor in found.items():
+        assert torch.equal(weights[name], tensor)
+        if name.endswith("running_mean"):
+            assert tensor.any() and torch.isfinite(tensor).all()
+
+
+def test_an_optimiser_whose_state_is_not_shared_is_refused():
+    algorithm, arena = an_arena()
+    algorithm.build_optimizer = lambda model: torch.optim.Adam(model.parameters())
+    story = r"a3c learns in its rollout workers.*must return a penstock\.algorithms\.rmsprop\.RMSProp, found a Adam"
+    with pytest.raises(TypeError, match=story):
+        SharedParameters(algorithm, arena)
+
+
 # --- segments --------------------------------------------------------------------------------------------------------
 
 

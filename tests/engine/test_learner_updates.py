@@ -41,6 +41,13 @@ class Poisoned(Plain):
         return (loss + math.nan if factor == "offset" else loss * factor), metrics
 
 
+class PoisonedWithReturns(Poisoned):
+    """With targets of values, and so with return statistics."""
+
+    def prepare(self, model, batch):
+        batch.targets = self.estimate_advantages(model, batch, 1.0)
+
+
 def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
     # With memory a minibatch is whole segments: here one each.
     run, learner = a_run(memory="gru", batch_size=8, num_minibatches=4, num_epochs=2)
@@ -103,6 +110,19 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
     report = run.learn_once(learner)
     assert report["skipped_updates"] == 1 and report["updates"] == 1
     assert all(torch.isfinite(p).all() for p in parameters) and run.published() != weights
+    run.close()
+
+
+@pytest.mark.parametrize("factors", [(math.nan, 1.0), (1.0, math.nan)], ids=["first", "last"])
+def test_a_batch_of_which_any_update_is_not_finite_stays_out_of_the_statistics(factors):
+    run, learner = a_run(PoisonedWithReturns, batch_size=32, num_epochs=2, normalize_returns=True)
+    run.algorithm.factors = (*factors, 1.0, 1.0)
+    moments = (learner._model.return_moments, learner._model.input.moments)
+    report = run.learn_once(learner)
+    assert (report["updates"], report["skipped_updates"]) == (1, 1)
+    assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS, 0]
+    run.learn_once(learner)
+    assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS + 32, 32]
     run.close()
 
 

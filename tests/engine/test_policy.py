@@ -245,7 +245,7 @@ def test_a_batch_of_observations_takes_a_batch_of_masks():
     policy.act(np.array([4, 5]), action_mask=np.array([[0, 0, 1], [1, 0, 1]]))
     assert policy.model.rows[:, 8:11].tolist() == [[0, 0, 1], [1, 0, 1]]
     for wrong in ([1, 1], np.ones((1, 3)), np.ones((2, 2))):
-        with pytest.raises(ValueError, match="expected 3 entries in info"):
+        with pytest.raises(ValueError, match="expected 3 entries in action_mask, "):
             policy.act(np.array([4, 5]), action_mask=wrong)
 
 

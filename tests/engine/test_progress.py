@@ -61,6 +61,17 @@ def test_the_learners_report_is_shown():
     assert (status.policy_lag_mean, status.policy_lag_max, status.losses) == (0.5, 2, {"x": 1.0})
 
 
+def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
+    progress = a_progress()
+    for worker, lags in ((0, (9, 9.0, 9)), (1, (2, 3.0, 8)), (0, (0, 1.0, 4))):
+        of_worker = dict(zip(("lag_min", "lag_mean", "lag_max"), lags, strict=True))
+        progress.take_learned_in_worker({"worker": worker, "losses": {"x": lags[1]}, "learning_rate": 0.1, **of_worker})
+    progress.take_learned(learned(64))
+    status = progress.status()
+    assert (status.policy_lag_min, status.policy_lag_mean, status.policy_lag_max) == (0, 2.0, 8)
+    assert status.losses == {"x": 1.0}
+
+
 def test_the_rate_is_that_of_the_last_seconds(now):
     progress = a_progress()
     progress.take_learned(learned(0))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import EnvironmentFailure, EnvSpec, Lanes, make_lanes, probe
-from penstock.envs.masks import flat_mask, offers_nothing
+from penstock.envs.masks import flat_mask, mask_of_lane, offers_nothing
 from penstock.envs.translation import action_spec
 from tests.envs.arrangements import ARRANGEMENTS, lanes_of
 from tests.envs.counting import CountingEnv, Ending
@@ -57,8 +57,6 @@ def test_a_mask_may_be_flat_or_nested_as_gymnasiums_spaces_take_it(space: Any, m
         (None, "found none"),
         (np.ones(6), "found 6 of them"),
         (np.ones((7, 2)), "found 14 of them"),
-        ({"gear": np.ones(3)}, "found 3 of them"),
-        ({"wheel": np.ones(7)}, "found none"),
         (1, "found 1 of them"),
         ("all of it", "found a str that is no array: could not convert"),
     ],
@@ -69,6 +67,30 @@ def test_a_mask_of_another_size_is_refused_with_what_was_expected(mask: Any, fou
     )
     with pytest.raises(ValueError, match=re.escape(expected) + f".*{found}"):
         flat_mask(mask, action_spec(PLAN))
+
+
+PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Dict(turn=spaces.Discrete(3))])
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "expected", "found"),
+    [
+        (PLAN, {"gear": np.ones(3)}, "4 entries in mask['turns']", "none"),
+        (PLAN, {"wheel": np.ones(7)}, "3 entries in mask['gear']", "none"),
+        (PLAN, {"gear": np.ones(4), "turns": np.ones(3)}, "3 entries in mask['gear']", "4 of them"),  # 7 in all
+        (PAIR, (np.ones(3), {"turn": np.ones(2)}), "2 entries in mask[0]", "3 of them"),  # 5 in all
+        (PAIR, (np.ones(2), {"turn": np.ones(2)}), "3 entries in mask[1]['turn']", "2 of them"),
+    ],
+)
+def test_each_leaf_of_a_nested_mask_must_fit_and_is_named(space: Any, mask: Any, expected: str, found: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"expected {expected}, one for each") + f".*; found {found}$"):
+        flat_mask(mask, action_spec(space), "mask")
+
+
+def test_a_lanes_mask_is_found_in_a_batch_nested_in_dicts_and_tuples() -> None:
+    batch = {"gear": np.array([[1, 0], [0, 1]]), "turns": (np.array([[1, 1], [1, 0]]), None)}
+    mask = mask_of_lane(batch, 1)
+    assert (mask["gear"].tolist(), mask["turns"][0].tolist(), mask["turns"][1]) == ([0, 1], [1, 0], None)
 
 
 def test_nothing_is_offered_where_any_choice_has_no_legal_value() -> None:
@@ -170,6 +192,18 @@ def test_masks_of_another_size_are_a_failure(arrangement: str) -> None:
     with pytest.raises(EnvironmentFailure, match=r"expected 7 entries in info\['action_mask'\].*found 8 of") as caught:
         rows_of(lanes, 1)
     assert (caught.value.phase, caught.value.lane, caught.value.step) == ("reset", 10, 0)
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_a_mask_that_only_infos_of_steps_have_is_refused(arrangement: str) -> None:
+    makers = [partial(MaskedEnv, lane, [(3, "truncated")], masks={(0, 0): None}) for lane in range(2)]
+    lanes = lanes_of(arrangement, makers, name="masked", first_lane=10)
+    lanes.reset()
+    story = r"expected the info of reset\(\) to have an 'action_mask' too.*; found one in the info of step\(\) only"
+    with pytest.raises(EnvironmentFailure, match=story) as caught:
+        lanes.step(np.zeros(2, np.int64))
+    assert (caught.value.phase, caught.value.lane) == ("step", 10 if arrangement == "single" else None)
+    lanes.close()
 
 
 def test_a_bad_mask_of_the_reset_after_a_truncation_is_the_resets_failure() -> None:

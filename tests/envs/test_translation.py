@@ -138,6 +138,19 @@ def test_a_mask_that_does_not_fit_the_choices_is_refused(mask: spaces.Space) -> 
         environment_specs(space, spaces.MultiDiscrete([2, 3]))
 
 
+@pytest.mark.parametrize("inner", [spaces.Dict, lambda members: spaces.Tuple([spaces.Dict(members)])])
+def test_a_mask_that_is_not_a_member_of_the_outermost_dict_is_refused_if_actions_have_choices(inner) -> None:
+    inner_space = inner({"action_mask": spaces.MultiBinary(5), "seen": spaces.Box(-1, 1, (3,))})
+    space = spaces.Dict(agent=inner_space)
+    message = r"observation space\['agent'\].*\['action_mask'\]: .* is a member of the outermost Dict, or in the info"
+    with pytest.raises(UnsupportedSpaceError, match=message):
+        environment_specs(space, spaces.Discrete(5))
+    with pytest.raises(UnsupportedSpaceError, match=message):
+        environment_specs(spaces.Dict(action_mask=spaces.MultiBinary(5), agent=inner_space), spaces.Discrete(5))
+    spec, _ = environment_specs(space, spaces.Box(-1, 1, (5,)))
+    assert spec.mask is None and [part.path.split("/")[-1] for part in spec.parts] == ["action_mask", "seen"]
+
+
 def test_an_observation_of_nothing_is_refused() -> None:
     with pytest.raises(UnsupportedSpaceError, match="nothing but an 'action_mask'"):
         environment_specs(spaces.Dict(action_mask=spaces.MultiBinary(5)), spaces.Discrete(5))

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from penstock.algorithms.sac import SAC
+from penstock.engine.trainer import Trainer
 from penstock.runs.checkpoint import (
     FORMAT_VERSION,
     CheckpointError,
@@ -64,6 +66,29 @@ def test_tensors_that_share_memory_are_saved_each(tmp_path):
     loaded = load_checkpoint(tmp_path / "c").weights
     assert loaded["tied"].tolist() == [0, 1, 2, 3]
     assert loaded["b"].tolist() == [4, 5]
+
+
+def test_state_may_be_seen_in_one_memory_as_several_dtypes(tmp_path):
+    memory = torch.arange(16, dtype=torch.uint8)
+    state = {"numbers": memory[:8].view(torch.int64), "rest": [memory[8:12].view(torch.int32), memory[12:]]}
+    save_checkpoint(tmp_path / "c", meta=META, weights=weights(), state=state)
+    loaded = load_checkpoint(tmp_path / "c").state
+    for found, saved in zip((loaded["numbers"], *loaded["rest"]), (state["numbers"], *state["rest"]), strict=True):
+        assert found.dtype == saved.dtype and torch.equal(found, saved)
+
+
+def test_a_run_of_sac_that_normalises_observations_is_saved(tmp_path):
+    tiny = {
+        "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (4,), "batch_size": 4, "buffer_size": 100,
+        "learning_starts": 8, "total_steps": 100, "run_dir": None, "backend": "serial", "eval_interval": 0,
+    }  # fmt: skip
+    with Trainer(SAC, env="Pendulum-v1", normalize_observations=True, **tiny) as trainer:
+        trainer.train(16, quiet=True)
+        trainer.save(str(tmp_path / "c"))
+        parameters = trainer.get_parameters()[0]
+    loaded = load_checkpoint(tmp_path / "c")
+    assert loaded.state is not None and loaded.meta["steps"] == 16
+    assert all(torch.equal(loaded.weights[name], tensor) for name, tensor in parameters.items())
 
 
 def test_not_a_number_in_the_meta_data_is_saved_as_null(tmp_path):
@@ -205,7 +230,7 @@ class Bomb:
 
 def test_loading_never_executes_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("penstock.runs.checkpoint._require_plain", lambda value, where: None)
+    monkeypatch.setattr("penstock.runs.checkpoint._plain", lambda value, where: value)
     save_checkpoint(tmp_path / "c", meta=META, weights=weights(), state={"bomb": Bomb()})
     with pytest.raises(CheckpointError, match=r"state\.pt is refused"):
         load_checkpoint(tmp_path / "c")
