@@ -21,7 +21,7 @@ def require(condition: bool, name: str, value: object, legal: str) -> None:
 
 def closest(name: str, candidates: list[str]) -> str:
     """'; did you mean "x"?' where something is close, else nothing."""
-    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.55)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

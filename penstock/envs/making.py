@@ -20,6 +20,8 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
 from penstock.envs.vector import VectorLanes
 
+PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
+
 
 def make_lanes(
     spec: EnvSpec,
@@ -105,7 +107,7 @@ def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
 
     If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
     """
-    lanes = make_lanes(spec, 1)
+    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE)
     if lanes.action.choices and lanes.observation.mask is None:
         # What is wrong with a reset is for those to tell who go on from it.
         with contextlib.suppress(EnvironmentFailure):
