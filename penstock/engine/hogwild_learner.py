@@ -63,8 +63,7 @@ class HogwildLearner(Learner):
 
     def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
         self._look()
-        self._owes_report = True  # the checkpoint holds the steps of now, and so is the status to
-        self._report_what_is_owed()
+        self._report_now()  # the checkpoint holds the steps of now, and so is the status to
         super()._save(number, destination, meta)
 
     def _weights_set(self) -> None:

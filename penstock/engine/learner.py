@@ -165,6 +165,11 @@ class Learner:
         if not is_quiet or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._report_what_is_owed()
 
+    def _report_now(self) -> None:
+        """Report where learning stands, though no update calls for it."""
+        self._owes_report = True
+        self._report_what_is_owed()
+
     def _report_what_is_owed(self) -> None:
         if not self._owes_report:
             return

@@ -122,8 +122,7 @@ class ReplayLearner(Learner):
             self._report_what_is_owed()
 
     def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
-        self._owes_report = True  # the checkpoint holds the steps of now, and so is the status to
-        self._report_what_is_owed()
+        self._report_now()  # the checkpoint holds the steps of now, and so is the status to
         super()._save(number, destination, meta)
         if isinstance(destination, CheckpointStore) and self._replay.saved_at is not None:
             error: OSError | None = None
