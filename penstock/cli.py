@@ -6,6 +6,7 @@ Nothing heavy is imported until it is known to be needed: asking for help answer
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
@@ -152,14 +153,9 @@ def bench(args: list[str]) -> int:
     name, *rest = args
     if name not in BENCHES:
         return _wrong(f"unknown bench {name!r}{closest(name, list(BENCHES))} (legal: {', '.join(BENCHES)})")
-    from penstock.flags import BenchReplayFlags, parse_flags
-
-    flags = parse_flags(BenchReplayFlags, rest, prog=f"penstock bench {name}")
-    from penstock.bench import replay
-
     try:
-        return DONE if replay.run(flags) else NOT_REACHED
-    except (BenchUsageError, MemoryError) as error:
+        return DONE if importlib.import_module(BENCHES[name]).command(rest) else NOT_REACHED
+    except (BenchUsageError, *_usage_errors()) as error:
         return _wrong(str(error))
     except BenchError as error:
         return _failed(str(error))

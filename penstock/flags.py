@@ -100,26 +100,6 @@ class DoctorFlags:
     """Check this machine: what runs, what is missing, what to do about it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class BenchReplayFlags:
-    """Measure the replay library beside cpprb 11.0.0: a table of operations in about four minutes."""
-
-    cpprb: Path | None = None
-    """Python of a virtual environment that has cpprb; None: $PENSTOCK_BENCH_CPPRB, or what --install-peers made."""
-    install_peers: bool = False
-    """Make that environment, in the user's cache directory."""
-    torchrl: Path | None = None
-    """Python of an environment that has torchrl: its prioritized buffer is measured too."""
-    rounds: int = 15
-    """Rounds to take the medians of."""
-    capacities: tuple[float, ...] = ()
-    """Measure uniform and prioritized buffers of these many rows too, e.g. 1e4 1e5 1e7."""
-    quick: bool = False
-    """Small buffers and two short rounds, to see that all of it works."""
-    json: Path | None = None
-    """File to write every round to, with machine, versions and commit."""
-
-
 def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
     """Read the flags of a command that trains nothing; raises `SystemExit` as `parse_config` does."""
     return tyro.cli(flags_class, args=list(args), prog=prog)

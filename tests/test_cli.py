@@ -152,7 +152,7 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["eval", "nowhere", "--episodes", "0"], "--episodes 0 is not legal"),
         (["resume", "."], "not a run"),
         (["eval"], "RUN"),
-        (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: replay)"),
+        (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay)"),
         (["bench", "replay", "--round", "3"], "--rounds"),
         (["bench", "replay", "--rounds", "0"], "--rounds 0 is not legal"),
     ],

@@ -5,8 +5,14 @@ Importing this package is cheap; a bench is imported when it runs.
 
 from __future__ import annotations
 
-BENCHES: dict[str, str] = {"replay": "penstock.bench.replay"}
-"""Benches by the name that the command line gives them; each module has ``run``."""
+BENCHES: dict[str, str] = {
+    "ideal": "penstock.bench.ideal",
+    "throughput": "penstock.bench.throughput",
+    "ipc": "penstock.bench.ipc",
+    "replay": "penstock.bench.replay",
+}
+"""Benches by the name that the command line gives them. Each module has ``command(args: list[str]) -> bool``: it reads its
+flags, measures, prints, and returns False if a mark was missed."""
 
 
 class BenchError(RuntimeError):

@@ -10,22 +10,40 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from penstock.bench import BenchError, BenchUsageError, peers
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.players import Player, started
 from penstock.bench.report import Measured, header, line, verdict
+from penstock.flags import parse_flags
 from penstock.ipc import require_memory
-
-if TYPE_CHECKING:
-    from penstock.flags import BenchReplayFlags
 
 _ROW_BYTES = {"transitions": 168, "frames": 84 * 84 * 4}
 _EXTRA_BYTES = 64
 """Trees and counters, per row and library."""
 _LARGEST = 16_000_000
 """Rows beyond this could not be told apart by their float32 contents."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Measure the replay library beside cpprb 11.0.0: a table of operations in about four minutes."""
+
+    cpprb: Path | None = None
+    """Python of a virtual environment that has cpprb; None: $PENSTOCK_BENCH_CPPRB, or what --install-peers made."""
+    install_peers: bool = False
+    """Make that environment, in the user's cache directory."""
+    torchrl: Path | None = None
+    """Python of an environment that has torchrl: its prioritized buffer is measured too."""
+    rounds: int = 15
+    """Rounds to take the medians of."""
+    capacities: tuple[float, ...] = ()
+    """Measure uniform and prioritized buffers of these many rows too, e.g. 1e4 1e5 1e7."""
+    quick: bool = False
+    """Small buffers and two short rounds, to see that all of it works."""
+    json: Path | None = None
+    """File to write every round to, with machine, versions and commit."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +114,12 @@ _FRAMES = Scene(
 )  # fmt: skip
 
 
-def run(flags: BenchReplayFlags, libraries: Libraries = Libraries()) -> bool:
+def command(args: list[str]) -> bool:
+    """`run` with the flags of a command line."""
+    return run(parse_flags(Flags, args, prog="penstock bench replay"))
+
+
+def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     """Measure, print a table, and return whether all marks hold that could be judged.
 
     Raises
@@ -142,7 +165,7 @@ def run(flags: BenchReplayFlags, libraries: Libraries = Libraries()) -> bool:
     return all(one.met is not False for one in measured)
 
 
-def _libraries(names: Libraries, cpprb: object | None, flags: BenchReplayFlags) -> dict[str, tuple[str, str]]:
+def _libraries(names: Libraries, cpprb: object | None, flags: Flags) -> dict[str, tuple[str, str]]:
     found = {"penstock": (sys.executable, names.penstock), "copy": (sys.executable, "copy")}
     if names.native is not None:
         found["native"] = (sys.executable, names.native)

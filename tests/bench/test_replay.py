@@ -9,7 +9,6 @@ import pytest
 
 from penstock.bench import BenchError, BenchUsageError, peers, replay
 from penstock.bench.replay import QUICK, Libraries, run
-from penstock.flags import BenchReplayFlags
 
 TOY = "tests.bench.toy_replay"
 TOYS = Libraries(penstock=TOY, native=None, cpprb=TOY)
@@ -32,8 +31,8 @@ def small_and_alone(monkeypatch, tmp_path):
     monkeypatch.setattr(replay, "QUICK", replace(QUICK, seconds=0.001, capacity=2000, frames=64, writer_seconds=0.1))
 
 
-def flags(**changes) -> BenchReplayFlags:
-    return BenchReplayFlags(**{"quick": True, "cpprb": Path(sys.executable), **changes})
+def flags(**changes) -> replay.Flags:
+    return replay.Flags(**{"quick": True, "cpprb": Path(sys.executable), **changes})
 
 
 def table(out: str) -> list[list[str]]:
