@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.encoders import ACTIVATIONS, MLP, SideBySide
+from penstock.nn.encoders import ACTIVATIONS, MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input, encoder_input_size
@@ -74,7 +74,7 @@ class ContinuousActorCritic(PolicyNetwork):
             raise ValueError(
                 f"this network chooses continuous actions; found {action.kind} ones: use an algorithm for those"
             )
-        self.input = build_input(observation, config.normalize_observations)
+        self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
         if isinstance(self.encoder, MLP):

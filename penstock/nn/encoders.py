@@ -56,7 +56,7 @@ class NatureCNN(nn.Sequential):
     """Three convolutions and 512 units, after Mnih et al. 2015 (doi:10.1038/nature14236)."""
 
     def __init__(self, observation: ObservationSpec) -> None:
-        layout = ImageLayout(observation.shape)
+        layout = ImageLayout(observation)
         if min(layout.height, layout.width) < NATURE_CNN_MINIMUM:
             raise ValueError(
                 f"encoder='nature_cnn' needs images of at least {NATURE_CNN_MINIMUM}x{NATURE_CNN_MINIMUM}, found "
@@ -66,15 +66,15 @@ class NatureCNN(nn.Sequential):
         height, width = (((n - 8) // 4 - 3) // 2 - 1 for n in (layout.height, layout.width))
         super().__init__(
             layout,
-            orthogonal(nn.Conv2d(layout.channels, 32, 8, stride=4)),
-            nn.ReLU(),
+            orthogonal(layout.convolution(32, 8, stride=4)),
+            nn.ReLU(inplace=True),
             orthogonal(nn.Conv2d(32, 64, 4, stride=2)),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             orthogonal(nn.Conv2d(64, 64, 3)),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Flatten(),
             orthogonal(nn.Linear(64 * height * width, 512)),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
         )
         self.output_size: int = 512
 
@@ -83,12 +83,12 @@ class ImpalaResNet(nn.Sequential):
     """The deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
 
     def __init__(self, observation: ObservationSpec) -> None:
-        layout = ImageLayout(observation.shape)
+        layout = ImageLayout(observation)
         layers: list[nn.Module] = [layout]
-        channels, height, width = layout.channels, layout.height, layout.width
+        channels, height, width = 0, layout.height, layout.width
         for depth in (16, 32, 32):
-            layers += [orthogonal(nn.Conv2d(channels, depth, 3, padding=1)), nn.MaxPool2d(3, stride=2, padding=1)]
-            layers += [_Residual(depth), _Residual(depth)]
+            convolve = nn.Conv2d(channels, depth, 3, padding=1) if channels else layout.convolution(depth, 3, padding=1)
+            layers += [orthogonal(convolve), nn.MaxPool2d(3, stride=2, padding=1), _Residual(depth), _Residual(depth)]
             channels, height, width = depth, (height + 1) // 2, (width + 1) // 2
         layers += [nn.ReLU(), nn.Flatten(), orthogonal(nn.Linear(channels * height * width, 256)), nn.ReLU()]
         super().__init__(*layers)
@@ -111,19 +111,22 @@ class _Residual(nn.Module):
 
 
 class ImageLayout(nn.Module):
-    """Knows which axis of an image holds its channels, and brings any image to ``[N, C, H, W]``.
+    """Knows which axis of an image holds its channels, and brings any image to floating point ``[N, C, H, W]``.
 
     Channels are the first or the last of three axes, whichever is smaller: ``(4, 84, 84)`` has them first,
-    ``(210, 160, 3)`` last. The result is channels-last in memory, which convolutions on CPUs like best.
+    ``(210, 160, 3)`` last. The result is channels-last in memory, which convolutions on CPUs like best. Bytes are
+    reordered first, then made floating point in the precision that autocast wants, and not scaled: passes over pixels
+    are dear, and the first convolution (see :meth:`convolution`) makes up for the scale.
 
     Raises
     ------
     ValueError
-        When the shape has not three axes, or its first and last axes are equally long.
+        When the observation has not three axes, or its first and last axes are equally long.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, observation: ObservationSpec) -> None:
         super().__init__()
+        shape = observation.shape
         if len(shape) != 3 or shape[0] == shape[-1]:
             problem = "three axes are needed" if len(shape) != 3 else "its first and last axes are equally long"
             raise ValueError(
@@ -133,11 +136,26 @@ class ImageLayout(nn.Module):
             )
         self.channels_last = shape[-1] < shape[0]
         self.channels, self.height, self.width = (shape[2], *shape[:2]) if self.channels_last else shape
+        self.is_bytes = observation.dtype == "uint8"
+
+    def convolution(self, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
+        """Make the first convolution of such images."""
+        kind = ConvolutionOfBytes if self.is_bytes else nn.Conv2d
+        return kind(self.channels, out_channels, kernel_size, stride, padding)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.channels_last:
             x = x.permute(0, 3, 1, 2)
-        return x.contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+        device = x.device.type
+        return x.to(torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32)
+
+
+class ConvolutionOfBytes(nn.Conv2d):
+    """A convolution of pixels in [0, 255] as if they were in [0, 1]: its few weights are scaled instead of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._conv_forward(x, self.weight / 255.0, self.bias)
 
 
 IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
@@ -186,13 +204,19 @@ class ImagesAndMore(nn.Module):
 ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
 
 
+def takes_bytes(encoder: str | EncoderBuilder, observation: ObservationSpec) -> bool:
+    """Whether the encoder that :func:`build_encoder` builds takes images as bytes, not as numbers in [0, 1]."""
+    return not callable(encoder) and encoder != "mlp" and observation.is_image
+
+
 def build_encoder(
     encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
 ) -> tuple[nn.Module, int]:
     """Build an encoder of what the network's first stage gives into features ``[N, F]``.
 
-    It gives float32 ``[N, *encoder_input_shape(observation)]``; of a composite observation (but for a plain one that
-    only has a mask beside it) a dict with one such tensor for each path.
+    It gives float32 ``[N, *encoder_input_shape(observation)]``, images as they are if the encoder `takes_bytes`;
+    of a composite observation (but for a plain one that only has a mask beside it) a dict with such a tensor for each
+    path.
 
     Parameters
     ----------
@@ -240,7 +264,7 @@ def build_encoder(
 
 
 def _fitting_encoder(observation: ObservationSpec) -> str:
-    layout = ImageLayout(observation.shape)
+    layout = ImageLayout(observation)
     return "nature_cnn" if min(layout.height, layout.width) >= NATURE_CNN_MINIMUM else "impala_resnet"
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.distributions import Distribution, distribution_of, legal_values
-from penstock.nn.encoders import ACTIVATIONS, ENCODER_NAMES, MLP, EncoderBuilder, build_encoder
+from penstock.nn.encoders import ACTIVATIONS, ENCODER_NAMES, MLP, EncoderBuilder, build_encoder, takes_bytes
 from penstock.nn.initialization import POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
@@ -114,7 +114,7 @@ class ActorCritic(PolicyNetwork):
         super().__init__()
         self.observation_ndim = len(observation.shape)
         self.action = action
-        self.input = build_input(observation, config.normalize_observations)
+        self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
 
         def encoder() -> tuple[nn.Module, int]:
             return build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)

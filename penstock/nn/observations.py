@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationPart, ObservationSpec
 
 Seen = Tensor | dict[str, Tensor]
-"""What an encoder gets: float32 ``[N, *encoder_input_shape]``; of a composite observation one such for each path."""
+"""What an encoder gets: float32 ``[N, *encoder_input_shape]``, or bytes of images; of a composite a dict of parts."""
 
 
 def unmasked(observation: ObservationSpec) -> ObservationSpec:
@@ -54,10 +54,13 @@ class ObservationInput(nn.Module):
     normalize : bool
         Subtract the running mean from each element and divide by its running standard deviation, where
         observations are floating point in their column; others have a known range already.
+    raw_images : bool
+        Images stay the bytes that they are, for an encoder that takes them so.
     """
 
-    def __init__(self, observation: ObservationSpec, normalize: bool) -> None:
+    def __init__(self, observation: ObservationSpec, normalize: bool, raw_images: bool = False) -> None:
         super().__init__()
+        self.is_raw = raw_images and observation.is_image
         is_float = observation.dtype.startswith("float")
         self.num_values = observation.num_values
         self.nvec = observation.nvec
@@ -68,6 +71,8 @@ class ObservationInput(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Turn observations ``[N, *shape]`` as they lie in their column into float32 ``[N, *encoder_input_shape]``."""
+        if self.is_raw:
+            return observation
         if self.num_values is not None:
             one_hot = torch.zeros(observation.shape[0], self.num_values, device=observation.device)
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
@@ -95,16 +100,16 @@ class CompositeInput(nn.Module):
     ----------
     observation : ObservationSpec
         What the column holds: a composite observation.
-    normalize : bool
+    normalize, raw_images : bool
         As for :class:`ObservationInput`, of each part.
     """
 
-    def __init__(self, observation: ObservationSpec, normalize: bool) -> None:
+    def __init__(self, observation: ObservationSpec, normalize: bool, raw_images: bool = False) -> None:
         super().__init__()
         self.is_plain = not unmasked(observation).parts
         self.parts = observation.parts
         self.mask_part = observation.mask
-        self.inputs = nn.ModuleList(ObservationInput(part.spec, normalize) for part in observation.parts)
+        self.inputs = nn.ModuleList(ObservationInput(part.spec, normalize, raw_images) for part in observation.parts)
 
     def forward(self, observation: Tensor) -> Seen:
         """Turn rows, uint8 ``[N, nbytes]``, into what encoders see: of a plain observation with a mask a tensor."""
@@ -124,9 +129,12 @@ class CompositeInput(nn.Module):
         return zip(self.parts, cast("Iterable[ObservationInput]", self.inputs), strict=True)
 
 
-def build_input(observation: ObservationSpec, normalize: bool) -> ObservationInput | CompositeInput:
+def build_input(
+    observation: ObservationSpec, normalize: bool, raw_images: bool = False
+) -> ObservationInput | CompositeInput:
     """Build the first stage that fits an observation."""
-    return CompositeInput(observation, normalize) if observation.parts else ObservationInput(observation, normalize)
+    kind = CompositeInput if observation.parts else ObservationInput
+    return kind(observation, normalize, raw_images)
 
 
 def leaf(rows: Tensor, part: ObservationPart) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from penstock.nn.distributions import ILLEGAL, legal_values
-from penstock.nn.encoders import ACTIVATIONS, MLP, build_encoder
+from penstock.nn.encoders import ACTIVATIONS, MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input
@@ -68,7 +68,7 @@ class QNetwork(PolicyNetwork):
             )
         self.epsilon: float | Tensor = epsilon
         self.choices = action.choices
-        self.input = build_input(observation, config.normalize_observations)
+        self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         activation = config.activation if isinstance(self.encoder, MLP) else "relu"
         self.head = (

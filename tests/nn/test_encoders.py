@@ -8,7 +8,7 @@ from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import EncoderError, build_encoder
-from penstock.nn.encoders import MLP, ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN
+from penstock.nn.encoders import MLP, ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, takes_bytes
 from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
 from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
 from tests.nn.composites import TINY as TINY_CAMERA
@@ -25,7 +25,8 @@ def build(encoder, observation):
 
 
 def features_of(module, observation, rows=5):
-    return module(torch.rand(rows, *encoder_input_shape(observation)))
+    x = torch.rand(rows, *encoder_input_shape(observation))
+    return module((256 * x).to(torch.uint8) if isinstance(module, (NatureCNN, ImpalaResNet)) else x)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +101,9 @@ def test_the_residual_network_keeps_the_scale_of_its_input_at_the_start():
     [((4, 84, 84), 4, 84, 84), ((84, 84, 4), 4, 84, 84), ((210, 160, 3), 3, 210, 160), ((3, 96, 64), 3, 96, 64)],
 )
 def test_the_channel_axis_is_the_shorter_of_the_first_and_the_last(shape, channels, height, width):
-    layout = ImageLayout(shape)
+    layout = ImageLayout(ObservationSpec(shape, "uint8"))
     assert (layout.channels, layout.height, layout.width) == (channels, height, width)
-    assert layout(torch.zeros(2, *shape)).shape == (2, channels, height, width)
+    assert layout(torch.zeros(2, *shape, dtype=torch.uint8)).shape == (2, channels, height, width)
 
 
 @pytest.mark.parametrize("name", ["nature_cnn", "impala_resnet"])
@@ -111,8 +112,25 @@ def test_both_layouts_of_an_image_give_the_same_features(name):
     channel_first, _ = build(name, first)
     channel_last, _ = build(name, last)
     channel_last.load_state_dict(channel_first.state_dict())
-    image = torch.rand(2, 3, 40, 48)
+    image = torch.randint(0, 256, (2, 3, 40, 48), dtype=torch.uint8)
     torch.testing.assert_close(channel_first(image), channel_last(image.permute(0, 2, 3, 1)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["nature_cnn", "impala_resnet"])
+@pytest.mark.parametrize("is_bfloat16", [False, True])
+def test_bytes_give_the_features_of_pixels_from_0_to_1(name, is_bfloat16):
+    of_bytes, of_numbers = (build(name, ObservationSpec((4, 84, 84), dtype))[0] for dtype in ("uint8", "float32"))
+    of_numbers.load_state_dict(of_bytes.state_dict())
+    image = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
+        left, right = of_bytes(image).float(), of_numbers(image / 255.0).float()
+    torch.testing.assert_close(left, right, rtol=0.0, atol=(0.05 if is_bfloat16 else 1e-5) * right.abs().max().item())
+
+
+def test_only_the_projects_own_image_encoders_are_shown_bytes():
+    image, own = ObservationSpec((4, 84, 84), "uint8"), lambda observation: torch.nn.Flatten()
+    assert takes_bytes("auto", image) and takes_bytes("nature_cnn", image)
+    assert not takes_bytes("mlp", image) and not takes_bytes(own, image) and not takes_bytes("auto", VECTOR)
 
 
 def test_an_image_whose_layout_cannot_be_told_is_refused_with_what_is_needed():
@@ -163,7 +181,8 @@ STEREO = composite({"left": CAMERA, "arm": ARM, "right": TINY_CAMERA, "room": RO
 
 
 def features_of_rows(module, observation, rows=5):
-    return module(build_input(observation, normalize=False)(random_rows(observation, rows)))
+    raw_images = not isinstance(module, MLP)
+    return module(build_input(observation, False, raw_images)(random_rows(observation, rows)))
 
 
 @pytest.mark.parametrize("encoder", ["auto", "mlp"])
@@ -189,7 +208,7 @@ def test_each_image_has_an_encoder_and_an_mlp_sees_their_features_and_all_other_
     assert isinstance(module, ImagesAndMore) and size == 16
     assert [type(image) for image in module.images] == kinds
     assert module.mlp[1].in_features == sum(image.output_size for image in module.images) + 3 + 4
-    seen = build_input(STEREO, normalize=False)(random_rows(STEREO, 5))
+    seen = build_input(STEREO, False, raw_images=True)(random_rows(STEREO, 5))
     left, right = (image(seen[path]) for image, path in zip(module.images, ("left", "right"), strict=True))
     side_by_side = torch.cat((left, seen["arm"], right, seen["room"]), 1)
     torch.testing.assert_close(module(seen), nn.Sequential(*list(module.mlp)[1:])(side_by_side))
@@ -209,7 +228,7 @@ def test_the_only_part_is_encoded_as_it_would_be_by_itself(encoder, path):
     alone, size_alone = build(encoder, CAMERA)
     for of_alone, of_part in zip(alone.parameters(), module.parameters(), strict=True):
         of_alone.data.copy_(of_part)
-    seen = build_input(observation, normalize=False)(random_rows(observation, 5))
+    seen = build_input(observation, False, raw_images=encoder != "mlp")(random_rows(observation, 5))
     image = seen["camera"] if path else seen
     assert size == size_alone
     torch.testing.assert_close(module(seen), alone(image))
@@ -228,7 +247,7 @@ def test_what_is_made_of_one_part_can_depend_on_another():
     head = nn.Linear(size, 1)
     optimizer = torch.optim.Adam([*module.parameters(), *head.parameters()], lr=1e-2)
     for seed in range(200):
-        seen = build_input(observation, normalize=False)(random_rows(observation, 128, seed=2 * seed))
+        seen = build_input(observation, False, raw_images=True)(random_rows(observation, 128, seed=2 * seed))
         agree = (seen["position"] * seen["goal"]).sign()
         loss = nn.functional.soft_margin_loss(head(module(seen)), agree)
         optimizer.zero_grad()
