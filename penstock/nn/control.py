@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.encoders import ACTIVATIONS, MLP, SideBySide, takes_bytes
+from penstock.nn.activations import ACTIVATIONS
+from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input, encoder_input_size

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 EncoderBuilder = Callable[["ObservationSpec"], nn.Module]
 """A user's own encoder: a ``nn.Module`` class, or any callable, that takes the observation spec."""
-
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 
 NATURE_CNN_MINIMUM = 36
 """Smallest height and width that survive the three convolutions of :class:`NatureCNN`."""

@@ -78,7 +78,8 @@ class ObservationInput(nn.Module):
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
         if self.nvec:
             one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
-            return one_hot.scatter_(1, observation + self._firsts.to(observation.device), 1.0)
+            self._firsts = self._firsts.to(observation.device)  # once: no CUDA graph holds a copy from the host
+            return one_hot.scatter_(1, observation + self._firsts, 1.0)
         x = observation / 255.0 if self.is_bytes else observation.float()
         if self.is_scalar:
             x = x.unsqueeze(-1)

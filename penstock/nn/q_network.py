@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.distributions import ILLEGAL, legal_values
-from penstock.nn.encoders import ACTIVATIONS, MLP, build_encoder, takes_bytes
+from penstock.nn.encoders import MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input

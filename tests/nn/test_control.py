@@ -9,6 +9,7 @@ from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import Deterministic, DeterministicActorCritic, NetworkConfig, StochasticActorCritic, TanhGaussian
+from penstock.nn.activations import Tanh
 from tests.nn.composites import ARM, CAMERA, MIXED, ROOM, composite, random_rows
 
 B, D, CRITICS = 5, 2, 3
@@ -216,7 +217,7 @@ def test_critics_start_as_linear_layers_do_each_with_numbers_of_its_own():
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
 def test_actor_and_critics_have_the_activation_that_was_asked_for(activation):
     network = deterministic(activation=activation)
-    kind = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}[activation]
+    kind = {"tanh": Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}[activation]
     assert isinstance(network.encoder[1], kind)
     assert isinstance(network.critics.activation, kind)
 
