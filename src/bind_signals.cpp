@@ -10,6 +10,7 @@
 #include "array_view.h"
 #include "bindings.h"
 #include "doorbell.h"
+#include "idle_core.h"
 #include "ring.h"
 
 namespace penstock {
@@ -83,7 +84,7 @@ uint32_t wait(Doorbell& bell, int64_t seen_value, Timeout timeout, double spin) 
   const auto seen = static_cast<uint32_t>(seen_value);
   if (bell.value() != seen) return bell.value();
   const Deadline deadline(timeout);
-  if (spin > 0 && !deadline.passed()) {
+  if (spin > 0 && !deadline.passed() && a_core_is_idle()) {
     nb::gil_scoped_release released;
     bell.spin(seen, std::min(static_cast<int64_t>(std::min(spin, 1.0) * 1e9), deadline.slice_ns()));
   }
@@ -167,7 +168,8 @@ seen : int
 timeout : float or None
     Seconds after which to return anyway; None waits for ever.
 spin : float
-    Seconds, 0.1 at most, to watch the counter before sleeping: quicker to react, at the cost of a core.)");
+    Seconds, 0.1 at most, to watch the counter before sleeping, if a core is idle for it: quicker to react, and nobody
+    else would have used the core.)");
 
   module.def("fence", [] { std::atomic_thread_fence(std::memory_order_seq_cst); },
              R"(Keep the order of plain loads and stores around this call, as every other process sees them.

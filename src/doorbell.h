@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "futex.h"
 #include "region.h"
+#include "relax.h"
 
 namespace penstock {
 
@@ -32,11 +33,7 @@ class Doorbell {
   // Watches the counter without sleeping, until it differs from `seen` or the time is over.
   void spin(uint32_t seen, int64_t timeout_ns) const {
     const int64_t end_ns = now_ns() + timeout_ns;
-    while (value() == seen && now_ns() < end_ns) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
+    while (value() == seen && now_ns() < end_ns) relax();
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "relax.h"
 
 namespace penstock {
 
@@ -34,6 +35,11 @@ class RobustMutex {
   // Whether the last holder died with it.
   bool lock() {
     int error = pthread_mutex_trylock(&mutex_);
+    // Mostly it is held for some dozens of nanoseconds: a sleep costs a hundred times that.
+    for (int tries = 0; error == EBUSY && tries < kTries; ++tries) {
+      relax();
+      error = pthread_mutex_trylock(&mutex_);
+    }
     while (error == EBUSY || error == ETIMEDOUT) {
       Wait wait{&mutex_, 0};
       around_a_wait(
@@ -57,6 +63,8 @@ class RobustMutex {
   void unlock() { pthread_mutex_unlock(&mutex_); }
 
  private:
+  static constexpr int kTries = 100;  // some microseconds
+
   struct Wait {
     pthread_mutex_t* mutex;
     int result;

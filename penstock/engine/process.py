@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
+SPIN = 50e-6  # seconds: a bell is watched so long before, if a core is idle for it
 COMMAND_INTERVAL = 0.02  # seconds between looks at the control connection while there is work
 
 
@@ -66,7 +68,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
         arena = ExperienceArena.attach(told.shape, arena_fd)
         role = told.spec.build(arena, lambda kind, payload: control.send((kind, payload)))
         control.send(("ready", None))
-        _poll_until_stopped(role, control)
+        poll_until_stopped(role, control)
         role.close()
     except BaseException as error:
         with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
@@ -75,7 +77,10 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
     return 0
 
 
-def _poll_until_stopped(role: Role, control: Connection) -> None:
+def poll_until_stopped(role: Role, control: Connection) -> None:
+    """Poll a role until a "stop" arrives; let it sleep on its bell when there is nothing to do."""
+    commands = select.poll()
+    commands.register(control, select.POLLIN)
     look_again = 0.0
     while True:
         seen = role.bell.value
@@ -83,14 +88,14 @@ def _poll_until_stopped(role: Role, control: Connection) -> None:
         now = time.monotonic()
         if not has_worked or now >= look_again:
             look_again = now + COMMAND_INTERVAL
-            while control.poll():
+            while commands.poll(0):
                 command, payload = control.recv()
                 if command == "stop":
                     return
                 role.handle(command, payload)
                 has_worked = True
         if not has_worked:
-            role.bell.wait(seen, SLEEP)
+            role.bell.wait(seen, SLEEP, SPIN)
 
 
 def _set_threads(num_threads: int) -> None:

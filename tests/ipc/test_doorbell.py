@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,26 @@ def test_thousands_of_round_trips_need_no_timeout_to_come_back(arena: Arena, spa
         ping.ring()
         assert pong.wait(round_, timeout=None) == round_ + 1
     assert finished(process)
+
+
+def _burn(sent: Sent) -> None:
+    Doorbell.attach(sent.arena, 0).ring()
+    while True:
+        pass
+
+
+@pytest.mark.timeout(60)
+def test_nobody_spins_while_others_want_every_core(arena: Arena, spawn: Start) -> None:
+    begun, bell = Doorbell.create(arena, 0), Doorbell.create(arena, 64)
+    cores = len(os.sched_getaffinity(0))
+    for _ in range(cores):
+        spawn(_burn, Sent(arena))
+    while begun.value < cores:
+        time.sleep(0.001)
+    before = time.thread_time()
+    for _ in range(10):
+        bell.wait(0, timeout=0.1, spin=0.1)
+    assert time.thread_time() - before < 0.05  # of the processor's time: it slept
 
 
 class _Signalled(Exception):

@@ -1,0 +1,144 @@
+"""How long a rollout worker waits for the policy worker, when neither has anything else to do.
+
+Both are polled by the engine's own loop, each in a process. The policy worker is the engine's own, too, but its network
+takes no time: what is left is signals, sleeping, waking, and Python.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+
+from penstock.bench import BenchError
+from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.process import poll_until_stopped
+from penstock.engine.roles import Role
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.ipc import fence, set_parent_death_signal
+
+_SHAPE = RunShape(
+    num_workers=1,
+    num_envs_per_worker=1,
+    num_groups=1,
+    segment_length=1,
+    slots_per_lane=1,
+    observation=ObservationSpec((1,), "float32"),
+    action=ActionSpec((), "int64", num_actions=2),
+    records=(),
+    state_size=0,
+    weights_nbytes=64,
+)
+_WARM_UP = 100
+"""Requests that are not measured."""
+_PATIENCE = 60.0
+
+
+class Asker:
+    """Asks as a rollout worker with one group does, at once again when it was answered, and keeps the times.
+
+    Parameters
+    ----------
+    arena
+        Shared with the policy worker.
+    """
+
+    def __init__(self, arena: ExperienceArena) -> None:
+        self.bell = arena.rollout_bells[0]
+        self.nanoseconds: list[int] = []
+        self._arena = arena
+        self._asked_at: int | None = None
+
+    def poll(self) -> bool:
+        """Ask if nothing is open; False while there is no answer."""
+        arena = self._arena
+        if arena.answered[0] != arena.asked[0]:
+            return False
+        fence()
+        now = time.perf_counter_ns()
+        if self._asked_at is not None:
+            self.nanoseconds.append(now - self._asked_at)
+        self._asked_at = now
+        request = int(arena.asked[0]) + 1
+        fence()
+        arena.asked[0] = request
+        arena.policy_bell.ring()
+        return True
+
+    def handle(self, command: str, payload: Any) -> None:
+        """There is no command."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class NoInference:
+    """A network that takes no time."""
+
+    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+        """Leave everything as it is."""
+
+
+def round_trips(seconds: float, burners: int) -> np.ndarray:
+    """Microseconds of every round trip within this time, but for the first hundred.
+
+    Parameters
+    ----------
+    seconds
+        How long to go on.
+    burners
+        Processes beside that want to compute all the time.
+
+    Raises
+    ------
+    BenchError
+        There is no answer.
+    """
+    arena = ExperienceArena.create(_SHAPE)
+    policy = PolicyWorker(arena, NoInference())  # type: ignore[arg-type]
+    roles: list[Role] = [Asker(arena), policy]
+    context = get_context("fork")
+    controls: list[Connection] = []
+    processes: list[BaseProcess] = [context.Process(target=_burn, args=(os.getpid(),)) for _ in range(burners)]
+    for role in roles:
+        ours, theirs = Pipe()
+        controls.append(ours)
+        processes.append(context.Process(target=_run, args=(role, theirs, os.getpid())))
+    for process in processes:
+        process.start()
+    try:
+        time.sleep(seconds)
+        give_up = time.monotonic() + _PATIENCE
+        while arena.answered[0] < 2 * _WARM_UP:
+            if time.monotonic() > give_up:
+                raise BenchError(f"{_WARM_UP} requests were not answered in {_PATIENCE:g} s")
+            time.sleep(0.01)
+        for control in controls:
+            control.send(("stop", None))
+        arena.ring_all()
+        return controls[0].recv()[_WARM_UP:] / 1000
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _run(role: Role, control: Connection, parent: int) -> None:
+    set_parent_death_signal(signal.SIGKILL, parent)
+    poll_until_stopped(role, control)
+    if isinstance(role, Asker):
+        control.send(np.array(role.nanoseconds))
+
+
+def _burn(parent: int) -> None:
+    set_parent_death_signal(signal.SIGKILL, parent)
+    while True:
+        pass

@@ -1,0 +1,158 @@
+"""`penstock bench ipc`: both libraries carry messages in turn, requests go round, and the marks are judged."""
+
+import json
+import multiprocessing
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.bench import BenchError, BenchUsageError, ipc, peers, round_trips
+from penstock.bench.ipc import QUICK, FasterFifo, run
+from penstock.bench.messages import messages_per_second
+
+TRAFFICS = [
+    "1 producer, one by one", "4 producers, one by one",
+    "1 producer, 100 at once", "2 producers, 100 at once", "4 producers, 100 at once",
+]  # fmt: skip
+MACHINE = {"cpu": "?", "load": 0.0, "python": "3.11", "packages": {}, "commit": None}
+
+pytestmark = pytest.mark.timeout(110)
+
+
+@pytest.fixture(autouse=True)
+def short_and_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(peers.FASTER_FIFO.variable, raising=False)
+    monkeypatch.setattr(ipc, "QUICK", replace(QUICK, seconds=0.002))
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """Replaces the program that measures the peer by one of these lines."""
+
+    def replace_by(program: str) -> None:
+        (tmp_path / "toy.py").write_text(program)
+        monkeypatch.setattr(ipc, "script", lambda name: tmp_path / "toy.py")
+
+    return replace_by
+
+
+def says(version: str, messages_per_second: float) -> str:
+    return f"print('{json.dumps({'version': version, 'messages_per_second': messages_per_second})}')"
+
+
+def flags(**changes) -> ipc.Flags:
+    return ipc.Flags(**{"quick": True, "faster_fifo": Path(sys.executable), **changes})
+
+
+def tables(out: str) -> list[list[str]]:
+    lines = [line for line in out.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_all_is_measured_shown_and_written_down(toy, tmp_path, capsys):
+    toy(says("1.5.2", 1000.0))
+    assert run(flags(json=tmp_path / "figures.json")) is True
+    out = capsys.readouterr().out
+    head, *messages = tables(out)[:6]
+    trips_head, *trips = tables(out)[6:]
+    assert head == ["messages per second", "penstock", "faster-fifo", "ratio", "mark", "met"]
+    assert [row[0] for row in messages] == TRAFFICS
+    assert all(float(row[1].replace(",", "")) > 0 and row[2] == "1,000" for row in messages)
+    assert trips_head == ["round trip of a request, us", "p50", "p90", "p99", "mark", "met"]
+    assert [row[0] for row in trips] == ["a core idle", "none idle"]
+    assert all(0 < float(row[1]) <= float(row[2]) <= float(row[3]) for row in trips)
+    assert "too short to judge by" in out and "warning" not in out
+
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert written["machine"]["cores"] >= 1
+    assert [len(one["rounds"]["penstock"]) for one in written["messages"]] == [2] * 5
+    assert [one["burners"] for one in written["round_trips"]] == [0, written["machine"]["cores"]]
+    assert written["round_trips"][0]["rounds"].keys() == {"50", "90", "99"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "microseconds", "missed"),
+    [
+        (1.0, 19.9, []),
+        (1e15, 19.9, ["1 producer, one by one"]),
+        (1.0, 20.0, ["a core idle"]),
+    ],
+)
+def test_marks_are_judged(toy, monkeypatch, capsys, theirs, microseconds, missed):
+    toy(says("1.5.2", theirs))
+    monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
+    monkeypatch.setattr(ipc, "machine_facts", lambda: {**MACHINE, "cores": 2})
+    monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, microseconds))
+    assert run(flags()) is (not missed)
+    out = capsys.readouterr().out
+    assert f"{2 - len(missed)} of 2 marks hold" in out
+    assert [line.removeprefix("  missed: ") for line in out.splitlines() if "missed: " in line] == missed
+
+
+def test_where_there_is_one_core_none_can_be_idle_and_nothing_is_judged_by_it(monkeypatch, capsys):
+    monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
+    monkeypatch.setattr(ipc, "machine_facts", lambda: {**MACHINE, "cores": 1})
+    monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, 1000.0))
+    assert run(flags(faster_fifo=None)) is True
+    assert "0 of 0 marks hold" in capsys.readouterr().out
+
+
+def test_trips_are_shown_by_percentiles(monkeypatch, capsys):
+    monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.arange(101.0))
+    run(flags(faster_fifo=None))
+    assert tables(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
+
+
+def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(capsys):
+    assert run(flags(faster_fifo=None)) is True
+    out = capsys.readouterr().out
+    assert {(row[2], row[3]) for row in tables(out)[1:6]} == {("-", "-")}
+    assert "pip install faster-fifo==1.5.2" in out and "penstock bench ipc --install-peers" in out
+
+
+def test_another_version_of_the_peer_is_told(toy, capsys):
+    toy(says("1.4.0", 1000.0))
+    run(flags())
+    assert "this is faster-fifo 1.4.0; the marks are meant for 1.5.2" in capsys.readouterr().out
+
+
+def test_a_peer_that_cannot_be_measured_says_why(toy, monkeypatch):
+    toy("raise SystemExit('no module named faster_fifo')")
+    with pytest.raises(BenchError, match=r"(?s)faster-fifo cannot be measured.*no module named faster_fifo"):
+        FasterFifo(Path(sys.executable))
+    with pytest.raises(BenchError, match="No such file"):
+        FasterFifo(Path("/no/such/python"))
+    monkeypatch.setattr(ipc, "_PATIENCE", 0.1)
+    toy("import time; time.sleep(60)")
+    with pytest.raises(BenchError, match="timed out"):
+        FasterFifo(Path(sys.executable))
+
+
+def test_the_peer_gets_nothing_that_was_made_for_this_python(toy, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    toy(f"import os\nassert 'PYTHONPATH' not in os.environ\n{says('1.5.2', 1.0)}")
+    assert FasterFifo(Path(sys.executable)).version == "1.5.2"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rounds": 0}, "--rounds 0 is not legal"),
+        ({"json": Path("/no/such/directory/x.json")}, "there is no directory /no/such/directory"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_starts(wrong, message, capsys):
+    with pytest.raises(BenchUsageError, match=message):
+        run(flags(**wrong))
+    assert capsys.readouterr().out == ""
+
+
+def test_no_process_is_left():
+    assert messages_per_second(2, 1, 0.01) > 0
+    assert messages_per_second(1, 100, 0.01) > 0
+    assert (round_trips.round_trips(0.05, burners=1) > 0).all()
+    assert multiprocessing.active_children() == []
