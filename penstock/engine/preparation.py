@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -36,16 +37,16 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    segment_length, num_slots, shared_nbytes = 1, config.num_lanes, 0
+    segment_length, slots_per_lane, shared_nbytes = 1, 1, 0
     if isinstance(algorithm, SegmentAlgorithm):
         shared_nbytes = WeightsLayout(model).nbytes if algorithm.learns_in_workers else 0
-        segment_length, num_slots = algorithm.config.segment_length, config.num_lanes + _waiting_segments(algorithm)
+        segment_length, slots_per_lane = algorithm.config.segment_length, _slots_per_lane(algorithm)
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
         segment_length=segment_length,
-        num_slots=num_slots,
+        slots_per_lane=slots_per_lane,
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
@@ -55,24 +56,26 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     )
 
 
-def _waiting_segments(algorithm: SegmentAlgorithm) -> int:
-    """Segments that there is room for beside the one that every lane writes.
+def _slots_per_lane(algorithm: SegmentAlgorithm) -> int:
+    """Segments that there is room for, of each lane.
 
-    An asynchronous learner's next batch is collected while it learns; a synchronous one keeps the slot of every lane
-    until it has learned, so that nobody can step meanwhile. Who learns from its own segments needs no others.
+    While an asynchronous learner collects a batch, every lane has its share of it waiting, and a slot to write beside:
+    lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another. A
+    synchronous one keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns
+    from its own segments needs no others.
     """
     config = algorithm.config
     if algorithm.learns_in_workers:
-        return 0
+        return 1
     if not algorithm.synchronous:
-        return config.segments_per_batch
+        return 1 + math.ceil(config.segments_per_batch / config.num_lanes)
     if config.segments_per_batch != config.num_lanes:
         raise ConfigError(
             f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
             f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
             f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
         )
-    return 0
+    return 1
 
 
 def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) -> tuple[Replay, str | None]:

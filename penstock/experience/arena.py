@@ -57,8 +57,8 @@ class ExperienceArena:
         worker that owns the slot; action, log_prob, version and the algorithm's records by whoever infers for it.
     slots : SlotTable
         State, owner and generation of each slot: the truth.
-    free, full : Ring
-        Numbers of slots that may be free, or full: hints.
+    full : Ring
+        Numbers of slots that may be full, in the order in which they became so: hints.
     weights : WeightsBlock
         Written by the learner (by the supervisor while the learner rests).
     shared_weights, square_averages : ndarray
@@ -89,7 +89,6 @@ class ExperienceArena:
         self.square_averages = array("square_averages")
         self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
-        self.slot_lane = array("slot_lane")
         self.slot_memory = array("slot_memory")
         self.asked = array("asked")[:, 0]
         self.answered = array("answered")[:, 0]
@@ -98,13 +97,10 @@ class ExperienceArena:
         self.lane_memory = array("lane_memory")
 
         if fresh:
-            ring_capacity = 4 * shape.num_slots
-            self.free = Ring.create(arena, offset("free"), ring_capacity)
-            self.full = Ring.create(arena, offset("full"), ring_capacity)
+            self.full = Ring.create(arena, offset("full"), 4 * shape.num_slots)  # hints may be doubled after a death
             self.slots = SlotTable.create(arena, offset("slots"), shape.num_slots)
             self.weights = WeightsBlock.create(arena, offset("weights"), shape.weights_nbytes)
         else:
-            self.free = Ring.attach(arena, offset("free"))
             self.full = Ring.attach(arena, offset("full"))
             self.slots = SlotTable.attach(arena, offset("slots"))
             self.weights = WeightsBlock.attach(arena, offset("weights"))
@@ -113,8 +109,6 @@ class ExperienceArena:
         self.policy_bell = bell(arena, offset("policy_bell"))
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
         self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
-        if fresh:
-            self.offer_free_slots()
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:
@@ -152,34 +146,50 @@ class ExperienceArena:
         for bell in self.rollout_bells:
             bell.ring()
 
-    def take(self, slots: np.ndarray, worker: int) -> np.ndarray:
-        """Win free slots for a rollout worker to write; return those that were won."""
-        return slots[self.slots.claim(slots, SlotState.FREE, SlotState.WRITING, worker)]
+    def lane_of(self, slots: np.ndarray) -> np.ndarray:
+        """Number of the lane whose segments lie in each slot."""
+        return slots % self.shape.num_lanes
 
-    def take_own(self, lanes: np.ndarray, held: np.ndarray, worker: int) -> np.ndarray:
-        """Where each lane has a slot of its own number: take those not held yet, and return all that are held now."""
-        return np.union1d(held, self.take(np.setdiff1d(lanes, held), worker))
+    def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int) -> bool:
+        """Take one of its slots for each lane to write.
+
+        Parameters
+        ----------
+        lanes
+            int64 ``[N]``: numbers of the lanes.
+        slots
+            int64 ``[N]``: the slot that each holds; where it is -1, a free one is written there if the lane has one.
+        worker
+            Whose lanes they are.
+
+        Returns
+        -------
+        bool
+            Whether all lanes hold a slot now.
+        """
+        for turn in range(self.shape.slots_per_lane):
+            without = np.flatnonzero(slots < 0)
+            if not len(without):
+                break
+            wanted = lanes[without] + turn * self.shape.num_lanes
+            won = self.slots.claim(wanted, SlotState.FREE, SlotState.WRITING, worker)
+            slots[without[won]] = wanted[won]
+        return bool((slots >= 0).all())
 
     def release(self, slots: np.ndarray) -> None:
-        """Give slots that the learner has read back to the rollout workers."""
+        """Give slots that the learner has read back to their lanes."""
         self.slots.claim(slots, SlotState.READING, SlotState.FREE, 0)
-        self.free.push_many(slots)
         self.ring_rollout_workers()
 
     def reclaim(self, worker: int) -> None:
-        """Take back what a dead rollout worker was writing, and renew the hints that may have died with it.
+        """Take back what a dead rollout worker was writing, and announce what it had no time to.
 
         The supervisor calls this once no policy worker can still be answering the dead worker's requests.
         """
         writing = self.slots.owned_by(worker, SlotState.WRITING)
         self.slots.claim(writing, SlotState.WRITING, SlotState.FREE, 0, from_owner=worker)
-        self.offer_free_slots()
-        self.full.clear()
-        self.full.push_many(self.slots.in_state(SlotState.FULL))
+        announced = self.full.pop_many(self.full.capacity)  # in their order: every lane gets its turn by it
+        unannounced = np.setdiff1d(self.slots.in_state(SlotState.FULL), announced)
+        self.full.push_many(np.concatenate([announced, unannounced]))
         self.ring_rollout_workers()
         self.learner_bell.ring()
-
-    def offer_free_slots(self) -> None:
-        """Fill the free ring anew with all slots that are free."""
-        self.free.clear()
-        self.free.push_many(self.slots.in_state(SlotState.FREE))

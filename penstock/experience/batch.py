@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.pinned import PinnedMemory
 from penstock.ipc import gather
 
+WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
 PER_SEGMENT = ("memory", "lane")
 
 
@@ -45,7 +47,7 @@ class Batch:
     records
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
-        What the algorithm's `prepare` computed, ``[T, B]`` by name.
+        What the algorithm's `prepare`, or its loss, computed: ``[T, B]`` by name.
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
     """
@@ -104,7 +106,8 @@ class BatchReader:
     num_segments
         B, segments per batch.
     device
-        Where the tensors go; on CUDA they are copied from pinned memory.
+        Where the tensors go; on CUDA they are copied from pinned memory. Large observations are not gathered on the
+        host: they are copied slot by slot, from the arena itself.
     reward_scale, reward_clip
         What the learner sees of a reward: ``clip(reward * scale, -clip, clip)``.
     max_policy_lag
@@ -133,9 +136,15 @@ class BatchReader:
         rows = arena.shape.rows_per_slot
         self._offsets = np.arange(rows, dtype=np.int64)[:, None]
         pin = device.type == "cuda"
+        obs = arena.columns["obs"]
+        self._obs_of_slots = torch.from_numpy(obs).unflatten(0, (-1, rows))
+        is_large = self._obs_of_slots[0].nbytes >= WORTH_A_COPY
+        self._pinned = PinnedMemory(obs) if pin and is_large else None
+        self._takes_slots = self._pinned is not None and self._pinned.is_registered
         self._tensors = {
             name: torch.from_numpy(np.empty((rows, num_segments, *column.shape[1:]), column.dtype))
             for name, column in arena.columns.items()
+            if not (name == "obs" and self._takes_slots)
         }
         if pin:
             self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
@@ -160,8 +169,8 @@ class BatchReader:
             int64 ``[K]``: policy lag of each valid step, on the CPU.
         """
         row_ids = slots[None, :] * len(self._offsets) + self._offsets
-        for name, column in self._arena.columns.items():
-            gather(column, row_ids, self._arrays[name])
+        for name, array in self._arrays.items():
+            gather(self._arena.columns[name], row_ids, array)
         on_cpu = self._tensors
         valid = on_cpu["valid"][:-1]
         lag = version - on_cpu["version"][:-1]
@@ -172,7 +181,7 @@ class BatchReader:
             reward = reward.clamp(-self._reward_clip, self._reward_clip)
         memory = torch.from_numpy(self._arena.slot_memory[slots])
         batch = Batch(
-            obs=self._to_device(on_cpu["obs"]),
+            obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
             first=self._to_device(on_cpu["first"]),
             action=self._to_device(on_cpu["action"][:-1]),
             reward=self._to_device(reward),
@@ -182,11 +191,27 @@ class BatchReader:
             learn=self._to_device(learn.float()),
             log_prob=self._to_device(on_cpu["log_prob"][:-1]),
             memory=self._to_device(memory),
-            lane=self._to_device(torch.from_numpy(self._arena.slot_lane[slots])),
+            lane=self._to_device(torch.from_numpy(self._arena.lane_of(slots))),
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )
+        if self._takes_slots and self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()  # the slots may be written again from now on
         return batch, lag[valid]
+
+    def close(self) -> None:
+        """Let go of the arena's memory."""
+        if self._pinned is not None:
+            self._pinned.close()
+
+    def _take_obs(self, slots: np.ndarray) -> Tensor:
+        """Observations ``[T + 1, B, ...]``, seen through the order in which they lie: segment by segment."""
+        obs = torch.empty(
+            (len(slots), *self._obs_of_slots.shape[1:]), dtype=self._obs_of_slots.dtype, device=self._device
+        )
+        for place, slot in zip(obs, slots.tolist(), strict=True):
+            place.copy_(self._obs_of_slots[slot], non_blocking=True)
+        return obs.transpose(0, 1)
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self._device, non_blocking=True)

@@ -44,8 +44,8 @@ class RunShape:
         Rollout workers, lanes in each of them, groups that these are split into.
     segment_length
         T: transitions per segment. Every column has T + 1 rows for each slot.
-    num_slots
-        Segments that fit in the arena.
+    slots_per_lane
+        Segments of each lane that fit in the arena: slot s is for segments of lane ``s % num_lanes`` alone.
     observation, action
         What a lane shows and takes.
     records
@@ -62,7 +62,7 @@ class RunShape:
     num_envs_per_worker: int
     num_groups: int
     segment_length: int
-    num_slots: int
+    slots_per_lane: int
     observation: ObservationSpec
     action: ActionSpec
     records: tuple[Column, ...]
@@ -86,9 +86,9 @@ class RunShape:
         return self.num_workers * self.num_groups
 
     @property
-    def has_slot_per_lane(self) -> bool:
-        """Whether each lane has one slot, its own: no lane is then ahead of another by a segment."""
-        return self.num_slots == self.num_lanes
+    def num_slots(self) -> int:
+        """Segments that fit in the arena."""
+        return self.num_lanes * self.slots_per_lane
 
     @property
     def rows_per_slot(self) -> int:
@@ -134,20 +134,17 @@ class RunShape:
 
         rows, lanes, size = self.num_slots * self.rows_per_slot, self.num_lanes, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
-        yield array("gauges", (self.num_workers + 3, 16), "float64")
+        yield array("gauges", (self.num_workers + 3, 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
         for name in ("learner_bell", "policy_bell", "evaluator_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)
-        ring_capacity = 4 * self.num_slots  # hints may be doubled after a death
-        yield opaque("free", Ring.nbytes(ring_capacity))
-        yield opaque("full", Ring.nbytes(ring_capacity))
+        yield opaque("full", Ring.nbytes(4 * self.num_slots))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
         yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
         yield array("shared_weights", (self.shared_nbytes,), "uint8")
         yield array("square_averages", (self.shared_nbytes,), "uint8")
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
-        yield array("slot_lane", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")

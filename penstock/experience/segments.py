@@ -38,7 +38,7 @@ class SegmentWriter:
         self.lanes = lanes
         self.lane_numbers = np.arange(first_lane, first_lane + lanes.num_lanes, dtype=np.int64)
         self.length = arena.shape.segment_length
-        self.slots = np.empty(0, np.int64)
+        self.slots = np.full(lanes.num_lanes, -1, np.int64)
         self.base = np.zeros(lanes.num_lanes, np.int64)
         self.cursor = np.zeros(lanes.num_lanes, np.int64)
         self.epoch = -1
@@ -50,24 +50,11 @@ class SegmentWriter:
         return self.base + self.cursor
 
     def open(self) -> bool:
-        """Begin new segments with what the lanes show now; False while there are too few free slots."""
-        if not self._take_slots():
+        """Begin new segments with what the lanes show now; False while a lane has no free slot."""
+        if not self.arena.take(self.lane_numbers, self.slots, self.worker):
             return False
         self.base = self.slots * (self.length + 1)
-        self.arena.slot_lane[self.slots] = self.lane_numbers
         self._begin()
-        return True
-
-    def _take_slots(self) -> bool:
-        """Take a free slot for each lane; False if there are too few, those that were won are kept."""
-        if self.arena.shape.has_slot_per_lane:
-            self.slots = self.arena.take_own(self.lane_numbers, self.slots, self.worker)
-            return len(self.slots) == self.lanes.num_lanes
-        while len(self.slots) < self.lanes.num_lanes:
-            hints = self.arena.free.pop_many(self.lanes.num_lanes - len(self.slots))
-            if not len(hints):
-                return False
-            self.slots = np.concatenate([self.slots, self.arena.take(hints, self.worker)])
         return True
 
     def restart_if_fenced(self) -> None:
@@ -131,7 +118,7 @@ class SegmentWriter:
         self.arena.slots.claim(self.slots, SlotState.WRITING, SlotState.FULL, self.worker)
         self.arena.full.push_many(self.slots)
         self.arena.learner_bell.ring()
-        self.slots = np.empty(0, np.int64)
+        self.slots.fill(-1)
 
     def _void(self, rows: np.ndarray) -> None:
         columns = self.arena.columns

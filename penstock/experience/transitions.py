@@ -40,7 +40,7 @@ class TransitionWriter:
         self.worker = worker
         self.lanes = lanes
         self.lane_numbers = np.arange(first_lane, first_lane + lanes.num_lanes, dtype=np.int64)
-        self.slots = np.empty(0, np.int64)
+        self.slots = np.full(lanes.num_lanes, -1, np.int64)
         self.is_open = False
         self._replay = replay
         self._writer = replay.buffer.writer(lanes.num_lanes)
@@ -65,9 +65,8 @@ class TransitionWriter:
         if self.is_open:
             return True
         num_lanes = self.lanes.num_lanes
-        if len(self.slots) < num_lanes:
-            self.slots = self.arena.take_own(self.lane_numbers, self.slots, self.worker)
-            if len(self.slots) < num_lanes:
+        if (self.slots < 0).any():
+            if not self.arena.take(self.lane_numbers, self.slots, self.worker):
                 return False
             self._show()
         lanes = self.lanes

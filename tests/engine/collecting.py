@@ -90,7 +90,7 @@ class Collecting:
         num_lanes = self.arena.shape.num_lanes
         while len(slots := self.arena.slots.in_state(SlotState.FULL)) < num_lanes:
             assert self.poll()
-        return slots[np.argsort(self.arena.slot_lane[slots], kind="stable")][:num_lanes]
+        return slots[np.argsort(self.arena.lane_of(slots), kind="stable")][:num_lanes]
 
     def take(self) -> Batch:
         """One segment of every lane, as a learner would read them; their slots are free again."""

@@ -18,9 +18,11 @@ from tests.experience.writing import LOGITS, READER, run_shape
 LONG = [(99, "terminated")]
 
 
-def two_workers(num_slots=8, segment_length=2):
+def two_workers(slots_per_lane=2, segment_length=2):
     """An arena with two workers of two lanes, and a writer for each."""
-    arena = ExperienceArena.create(run_shape(num_workers=2, num_slots=num_slots, segment_length=segment_length))
+    arena = ExperienceArena.create(
+        run_shape(num_workers=2, slots_per_lane=slots_per_lane, segment_length=segment_length)
+    )
     writers = []
     for worker in range(2):
         lanes = counting_lanes("single", [LONG, LONG])
@@ -41,21 +43,20 @@ def states(arena):
     return [SlotState(arena.slots.state(slot)) for slot in range(arena.shape.num_slots)]
 
 
-def test_a_fresh_arena_offers_every_slot_and_waits_for_nobody():
-    arena = ExperienceArena.create(run_shape(num_slots=5))
-    assert sorted(arena.free.pop_many(99).tolist()) == [0, 1, 2, 3, 4]
-    assert len(arena.full) == 0 and set(states(arena)) == {SlotState.FREE}
+def test_in_a_fresh_arena_every_slot_is_free_and_nobody_is_waited_for():
+    arena = ExperienceArena.create(run_shape(slots_per_lane=3))
+    assert len(arena.full) == 0 and states(arena) == [SlotState.FREE] * 6
     assert not arena.control.any() and not arena.asked.any() and not arena.answered.any()
 
 
 def test_whoever_attaches_sees_the_same_columns_words_and_slots():
-    shape = run_shape(num_slots=3, state_size=2, records=(LOGITS,))
+    shape = run_shape(slots_per_lane=2, state_size=2, records=(LOGITS,))
     creator = ExperienceArena.create(shape)
     other = ExperienceArena.attach(shape, os.dup(creator.arena.fd))
     for number, (name, column) in enumerate(creator.columns.items()):
         column[...] = number % 2
         assert (other.columns[name] == number % 2).all() and other.columns[name].shape == column.shape
-    for name in ("control", "asked", "answered", "slot_epoch", "slot_lane", "slot_memory", "lane_memory", "noise"):
+    for name in ("control", "asked", "answered", "slot_epoch", "slot_memory", "lane_memory", "noise"):
         getattr(creator, name)[...] = 3
         assert (getattr(other, name) == 3).all(), name
     other.slots.claim(np.array([1]), SlotState.FREE, SlotState.WRITING, 0)
@@ -73,7 +74,7 @@ def test_whoever_attaches_can_wake_every_role():
 
 @pytest.mark.timeout(60)
 def test_another_process_writes_a_segment_that_this_one_reads_and_it_needs_no_torch():
-    shape = run_shape(num_slots=2, segment_length=2)
+    shape = run_shape(segment_length=2)
     arena = ExperienceArena.create(shape)
     program = (
         "import pickle, sys, numpy as np\n"
@@ -96,7 +97,7 @@ def test_another_process_writes_a_segment_that_this_one_reads_and_it_needs_no_to
     assert states(arena) == [SlotState.FULL] * 2
     for slot in slots.tolist():
         rows = slice(3 * slot, 3 * slot + 3)
-        assert arena.columns["obs"][rows].tolist() == [[arena.slot_lane[slot], 0, t] for t in range(3)]
+        assert arena.columns["obs"][rows].tolist() == [[arena.lane_of(slot), 0, t] for t in range(3)]
         assert arena.columns["reward"][rows][:2].tolist() == [1.0, 2.0]
 
 
@@ -116,61 +117,79 @@ def test_reclaiming_frees_exactly_what_the_dead_worker_was_writing():
     assert all(arena.slots.state(slot) == SlotState.FREE for slot in being_written)
 
 
-def test_reclaiming_renews_the_hints_that_died_with_the_worker():
-    arena, (dead, alive) = two_workers(num_slots=4)
+def test_reclaiming_announces_the_segments_that_the_worker_had_no_time_to():
+    arena, (dead, alive) = two_workers()
     fill(dead)
     arena.full.clear()  # it died between filling its slots and saying so
-    assert alive.open()
-    arena.free.clear()  # and the free slots that it had taken hints of are in nobody's hands
+    fill(alive)
     rung = arena.learner_bell.value, arena.rollout_bells[1].value
     arena.reclaim(0)
-    assert sorted(arena.full.pop_many(9).tolist()) == arena.slots.in_state(SlotState.FULL).tolist() != []
-    assert sorted(arena.free.pop_many(9).tolist()) == arena.slots.in_state(SlotState.FREE).tolist()
+    assert arena.full.pop_many(9).tolist() == [2, 3, 0, 1]
     assert arena.learner_bell.value != rung[0] and arena.rollout_bells[1].value != rung[1]
 
 
-def test_a_slot_half_won_by_a_worker_that_died_before_it_could_open_is_taken_back():
-    arena, (dead, alive) = two_workers(num_slots=5)
-    fill(alive)
-    arena.free.pop_many(2)  # hints are missing: the worker wins a single slot and waits
-    assert not dead.open() and len(dead.slots) == 1
+def test_reclaiming_leaves_the_segments_that_wait_in_the_order_in_which_they_became_full():
+    arena, writers = two_workers()
+    for writer in (writers[1], writers[0], writers[0]):
+        fill(writer)
+    for _ in range(3):
+        arena.reclaim(1)
+        assert len(arena.full) == 6
+    assert arena.full.pop_many(9).tolist() == [2, 3, 0, 1, 4, 5]
+
+
+def test_slots_won_by_a_worker_that_died_before_it_could_open_are_taken_back():
+    arena, (dead, alive) = two_workers(slots_per_lane=1)
+    arena.slots.claim(np.array([0]), SlotState.FREE, SlotState.READING, READER)
+    assert not dead.open() and dead.slots.tolist() == [-1, 1]
+    assert alive.open()
     arena.reclaim(0)
     assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == []
-    assert alive.open()
+    assert arena.slots.owned_by(1, SlotState.WRITING).tolist() == [2, 3]
 
 
-def test_hints_that_are_doubled_by_reclaiming_over_and_over_are_harmless():
-    arena, writers = two_workers(num_slots=6)
+def test_a_restarted_worker_takes_whichever_slots_of_its_lanes_are_free():
+    arena, (dead, _) = two_workers()
+    fill(dead)  # slots 0 and 1 wait for the learner
+    assert dead.open() and dead.slots.tolist() == [4, 5]
+    arena.reclaim(0)
+    arena.slots.claim(np.array([0]), SlotState.FULL, SlotState.READING, READER)
+    arena.release(np.array([0]))
+    successor = SegmentWriter(arena, 0, dead.lanes, first_lane=0)
+    assert successor.open() and successor.slots.tolist() == [0, 5]
+
+
+def test_a_fast_worker_takes_no_slot_of_a_slow_one():
+    arena, (fast, slow) = two_workers(slots_per_lane=3)
     for _ in range(3):
-        arena.reclaim(0)
-        arena.free.push_many(arena.slots.in_state(SlotState.FREE))
-    assert writers[0].open() and writers[1].open()
-    taken = [*writers[0].slots.tolist(), *writers[1].slots.tolist()]
-    assert len(set(taken)) == 4
-    assert len(arena.free) <= arena.free.capacity
+        fill(fast)
+    assert not fast.open() and fast.slots.tolist() == [-1, -1]
+    assert arena.slots.in_state(SlotState.FREE).tolist() == [2, 3, 6, 7, 10, 11]
+    for _ in range(3):
+        fill(slow)
+    assert not slow.open() and not len(arena.slots.in_state(SlotState.FREE))
 
 
 def test_released_slots_are_free_again_and_the_workers_are_woken():
-    arena, (writer, _) = two_workers(num_slots=5)
+    arena, (writer, _) = two_workers()
     fill(writer)
     slots = arena.full.pop_many(9)
     arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER)
     rung = [bell.value for bell in arena.rollout_bells]
     arena.release(slots)
     assert set(states(arena)) == {SlotState.FREE}
-    assert {*slots.tolist()} <= {*arena.free.pop_many(9).tolist()}
     assert all(bell.value != before for bell, before in zip(arena.rollout_bells, rung, strict=True))
 
 
 def test_releasing_never_frees_a_slot_that_is_not_being_read():
-    arena, (writer, _) = two_workers(num_slots=4)
+    arena, (writer, _) = two_workers()
     assert writer.open()
     arena.release(writer.slots)
-    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == sorted(writer.slots.tolist())
+    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == writer.slots.tolist()
 
 
 def test_too_large_an_arena_is_refused_with_the_arithmetic_and_what_to_change():
-    shape = run_shape(num_slots=10**6, segment_length=999, observation=ObservationSpec((84, 84, 4), "uint8"))
+    shape = run_shape(slots_per_lane=10**6 // 2, segment_length=999, observation=ObservationSpec((84, 84, 4), "uint8"))
     with pytest.raises(MemoryError) as refusal:
         ExperienceArena.create(shape)
     message = str(refusal.value)

@@ -9,7 +9,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
 from tests.experience.writing import LOGITS, run_shape
 
-T, SLOTS = 4, 6
+T, SLOTS = 4, 6  # of two lanes
 TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
 CPU = torch.device("cpu")
 VERSION = 50
@@ -17,7 +17,9 @@ VERSION = 50
 
 def filled_arena(**numbers):
     """An arena in which every entry is another number."""
-    shape = run_shape(**{"num_slots": SLOTS, "segment_length": T, "records": (LOGITS,), "state_size": 3, **numbers})
+    shape = run_shape(
+        **{"slots_per_lane": SLOTS // 2, "segment_length": T, "records": (LOGITS,), "state_size": 3, **numbers}
+    )
     arena = ExperienceArena.create(shape)
     for offset, (name, column) in enumerate(arena.columns.items()):
         counting = np.arange(column.size).reshape(column.shape)
@@ -53,6 +55,7 @@ def test_every_column_becomes_a_time_major_tensor_of_its_own_dtype(observation, 
             assert np.array_equal(getattr(batch, name)[:, segment].numpy(), arena.columns[name][steps]), name
         assert np.array_equal(batch.records["logits"][:, segment].numpy(), arena.columns["logits"][steps])
         assert np.array_equal(batch.memory[segment].numpy(), arena.slot_memory[slot])
+        assert batch.lane[segment] == slot % 2
     assert batch.obs.dtype == getattr(torch, observation.dtype) and batch.obs.shape == (T + 1, 2, *observation.shape)
     assert batch.action.dtype == (torch.int64 if action.is_discrete else torch.float32)
     assert batch.reward.dtype == batch.log_prob.dtype == batch.learn.dtype == batch.memory.dtype == torch.float32
@@ -125,6 +128,48 @@ def test_a_reader_is_used_again_for_the_next_slots():
     one.read(np.array([0, 1]), VERSION, 0.0)
     batch, _ = one.read(np.array([5, 2]), VERSION, 0.0)
     assert np.array_equal(batch.obs[:, 0].numpy(), arena.columns["obs"][25:30])
+
+
+def test_observations_that_are_taken_slot_by_slot_are_those_that_are_gathered():
+    arena = filled_arena(observation=ObservationSpec((4, 4, 1), "uint8"))
+    gathered, _ = read(arena)
+    one = reader(arena)
+    one._takes_slots = True
+    taken, _ = one.read(np.array([4, 1]), VERSION, 0.0)
+    assert torch.equal(taken.obs, gathered.obs) and taken.obs.shape == (T + 1, 2, 4, 4, 1)
+    before = taken.obs.clone()
+    arena.columns["obs"][...] = 0
+    assert torch.equal(taken.obs, before), "a batch stays as it is"
+
+
+@pytest.mark.parametrize(("side", "is_accepted"), [(4, True), (256, True), (256, False)])
+def test_large_observations_are_registered_for_cuda_and_gathered_where_it_refuses(monkeypatch, side, is_accepted):
+    registered, unregistered, pinned = [], [], []
+
+    class Cudart:
+        def cudaHostRegister(self, address, nbytes, flags):
+            registered.append((address, nbytes, flags))
+            return 0 if is_accepted else 712
+
+        def cudaHostUnregister(self, address):
+            unregistered.append(address)
+            return 0
+
+    def zeros(*_, **__):
+        raise RuntimeError("CUDA error: already mapped")  # as CUDA tells of an error once more
+
+    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
+    arena = filled_arena(observation=ObservationSpec((side, side, 1), "uint8"))
+    one = reader(arena, device=torch.device("cuda"))
+    column = arena.columns["obs"]
+    is_large = side == 256
+    assert registered == ([(column.ctypes.data, column.nbytes, 0)] if is_large else [])
+    assert len(pinned) == len(arena.columns) - (is_large and is_accepted)
+    one.close()
+    one.close()
+    assert unregistered == ([column.ctypes.data] if is_large and is_accepted else [])
 
 
 def test_memory_is_pinned_only_for_cuda(monkeypatch):

@@ -22,7 +22,7 @@ TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
     num_groups=st.integers(1, 3),
     group_size=st.integers(1, 5),
     segment_length=st.integers(1, 40),
-    spare_slots=st.integers(0, 9),
+    slots_per_lane=st.integers(1, 4),
     state_size=st.integers(0, 5),
     weights_nbytes=st.integers(8, 1000),
     observation=st.sampled_from(
@@ -31,14 +31,8 @@ TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
     action=st.sampled_from([DISCRETE, TORQUE]),
     records=st.sampled_from([(), (LOGITS,), (LOGITS, Column("value", (), "float32"))]),
 )
-def test_regions_never_overlap_and_each_begins_a_cache_line(
-    num_groups, group_size, num_workers, spare_slots, **numbers
-):
-    num_envs = num_groups * group_size
-    shape = run_shape(
-        num_workers=num_workers, num_groups=num_groups, num_envs_per_worker=num_envs,
-        num_slots=num_workers * num_envs + spare_slots, **numbers,
-    )  # fmt: skip
+def test_regions_never_overlap_and_each_begins_a_cache_line(num_groups, group_size, **numbers):
+    shape = run_shape(num_groups=num_groups, num_envs_per_worker=num_groups * group_size, **numbers)
     regions = list(shape.regions().values())
     for region in regions:
         assert region.offset % ALIGNMENT == 0 and region.nbytes > 0
@@ -49,7 +43,7 @@ def test_regions_never_overlap_and_each_begins_a_cache_line(
 
 
 def test_every_step_column_has_t_plus_1_rows_for_each_slot():
-    shape = run_shape(segment_length=6, num_slots=5, num_envs_per_worker=5, action=TORQUE, records=(LOGITS,))
+    shape = run_shape(segment_length=6, num_envs_per_worker=5, action=TORQUE, records=(LOGITS,))
     regions = shape.regions()
     for column in shape.step_columns():
         assert regions[column.name].shape == (5 * 7, *column.shape)
@@ -59,7 +53,7 @@ def test_every_step_column_has_t_plus_1_rows_for_each_slot():
 
 
 def test_a_discrete_action_is_one_integer():
-    regions = run_shape(num_slots=2).regions()
+    regions = run_shape().regions()
     assert regions["action"].shape == (10,) and regions["action"].dtype == "int64"
 
 
@@ -67,20 +61,20 @@ def test_several_choices_are_a_vector_of_integers_and_beside_numbers_of_floats()
     choices = ActionSpec((2,), "int64", nvec=(3, 4), starts=(0, 0))
     both = ActionSpec((), "object", low=TORQUE.low, high=TORQUE.high, parts=((None, choices), (None, TORQUE)))
     for action, size, dtype in ((choices, 2, "int64"), (both, 6, "float32")):
-        regions = run_shape(num_slots=2, action=action).regions()
+        regions = run_shape(action=action).regions()
         assert regions["action"].shape == (10, size) and regions["action"].dtype == dtype
         assert regions["noise"].shape[-1] == size
 
 
 def test_what_different_processes_count_lies_in_different_cache_lines():
-    regions = run_shape(num_workers=3, num_slots=6).regions()
+    regions = run_shape(num_workers=3).regions()
     for name in ("control", "asked", "answered"):
         assert regions[name].shape[1] * 8 == ALIGNMENT
-    assert regions["gauges"].shape == (3 + 3, 16)  # the workers, policy worker, learner and evaluator
+    assert regions["gauges"].shape == (3 + 3, 32)  # the workers, policy worker, learner and evaluator
 
 
 def test_two_processes_lay_a_run_out_alike():
-    shape = run_shape(num_workers=2, num_slots=9, records=(LOGITS,), state_size=3)
+    shape = run_shape(num_workers=2, slots_per_lane=2, records=(LOGITS,), state_size=3)
     program = (
         "import pickle, sys; shape = pickle.loads(sys.stdin.buffer.read()); "
         "sys.stdout.buffer.write(pickle.dumps((shape.regions(), 'torch' in sys.modules)))"
@@ -93,6 +87,7 @@ def test_two_processes_lay_a_run_out_alike():
     assert not has_torch
 
 
-def test_the_sizes_of_groups_and_lanes_follow_from_the_workers():
-    shape = run_shape(num_workers=3, num_envs_per_worker=8, num_groups=2, num_slots=24)
+def test_the_numbers_of_lanes_slots_and_groups_follow_from_the_workers():
+    shape = run_shape(num_workers=3, num_envs_per_worker=8, num_groups=2, slots_per_lane=2)
+    assert shape.num_slots == 48
     assert (shape.num_lanes, shape.group_size, shape.all_groups, shape.rows_per_slot) == (24, 4, 6, 5)

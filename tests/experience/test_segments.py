@@ -144,7 +144,7 @@ def test_slots_go_from_free_to_writing_to_full_with_their_lane_and_epoch():
     assert writer.open()
     slots = writer.slots.tolist()
     assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == sorted(slots)
-    assert arena.slot_lane[slots].tolist() == [0, 1] and arena.slot_epoch[slots].tolist() == [0, 0]
+    assert arena.lane_of(writer.slots).tolist() == [0, 1] and arena.slot_epoch[slots].tolist() == [0, 0]
     rung = arena.learner_bell.value
     writing.step()
     assert not writer.is_open and arena.learner_bell.value != rung
@@ -152,44 +152,29 @@ def test_slots_go_from_free_to_writing_to_full_with_their_lane_and_epoch():
     assert arena.full.pop_many(9).tolist() == slots
 
 
-def test_with_too_few_free_slots_nothing_opens_and_what_was_won_is_kept():
-    writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=1, spare_slots=1)
-    arena, writer = writing.arena, writing.writer
-    assert writer.open()
-    writing.step()
-    assert not writer.open() and not writer.is_open
-    won = writer.slots.tolist()
-    assert len(won) == 1 and arena.slots.owned_by(0, SlotState.WRITING).tolist() == won
-    assert not writer.open() and writer.slots.tolist() == won
-    writing.take_finished()
-    assert writer.open() and writer.slots[0] == won[0]
-    writing.step()
-    writing.take_finished()
-    assert [len(written_steps(segments)) for segments in writing.finished] == [2, 2]
-
-
-def test_doubled_and_outdated_hints_never_give_one_slot_to_two_lanes():
-    writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=1, spare_slots=1)
-    arena, writer = writing.arena, writing.writer
-    arena.slots.claim(np.array([0]), SlotState.FREE, SlotState.READING, READER)
-    arena.free.clear()
-    arena.free.push_many(np.array([0, 1, 1, 0, 2, 2]))
-    assert writer.open() and writer.slots.tolist() == [1, 2]
-
-
-def test_with_one_slot_for_each_lane_every_lane_keeps_its_own_whatever_the_hints_say():
+def test_while_a_lane_has_no_free_slot_nothing_opens_and_what_the_others_won_is_kept():
     writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 3), length=1)
     arena, writer = writing.arena, writing.writer
-    arena.free.clear()
-    arena.free.push_many(np.array([2, 2, 0]))
+    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
+    for _ in range(2):
+        assert not writer.open() and not writer.is_open and writer.slots.tolist() == [0, -1, 2]
+    assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == [0, 2]
+    arena.release(np.array([1]))
     writing.play(2)
     assert [[segment.slot for segment in segments] for segments in writing.finished] == [[0, 0], [1, 1], [2, 2]]
-    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
-    assert not writer.open() and writer.slots.tolist() == [0, 2]
-    arena.release(np.array([1]))
-    writing.play(1)
-    assert [segments[-1].slot for segments in writing.finished] == [0, 1, 2]
-    assert [len(written_steps(segments)) for segments in writing.finished] == [3, 3, 3]
+    assert [len(written_steps(segments)) for segments in writing.finished] == [2, 2, 2]
+
+
+def test_a_lane_writes_all_of_its_own_slots_and_then_waits_however_many_others_are_free():
+    writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=1, slots_per_lane=3)
+    arena, writer = writing.arena, writing.writer
+    arena.slots.claim(np.array([2]), SlotState.FREE, SlotState.READING, READER)  # lane 0 has two left, lane 1 three
+    for slots in ([0, 1], [4, 3]):
+        assert writer.open() and writer.slots.tolist() == slots
+        writing.step()
+    assert not writer.open() and writer.slots.tolist() == [-1, 5]
+    writing.take_finished()
+    assert writer.open() and writer.slots.tolist() == [0, 5]
 
 
 def test_slots_are_used_over_and_over():
@@ -215,10 +200,12 @@ episodes = st.tuples(st.integers(1, 5), st.sampled_from(["terminated", "truncate
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 6),
     endings_of_lanes=st.lists(st.lists(episodes, min_size=1, max_size=4), min_size=1, max_size=3),
-    spare_slots=st.integers(0, 2),
+    slots_per_lane=st.integers(1, 3),
 )
-def test_segments_hold_every_step_once_in_order_with_what_it_led_to(arrangement, length, endings_of_lanes, spare_slots):
-    writing = write(arrangement, endings_of_lanes, length, 20, spare_slots)
+def test_segments_hold_every_step_once_in_order_with_what_it_led_to(
+    arrangement, length, endings_of_lanes, slots_per_lane
+):
+    writing = write(arrangement, endings_of_lanes, length, 20, slots_per_lane)
     for lane, endings in enumerate(endings_of_lanes):
         segments = writing.finished[lane]
         steps = written_steps(segments)

@@ -59,7 +59,7 @@ class Playing:
         self.lanes = lanes
         observation = spec or ObservationSpec((3,), "float32")
         shape = run_shape(
-            num_envs_per_worker=lanes.num_lanes, segment_length=1, num_slots=lanes.num_lanes, observation=observation,
+            num_envs_per_worker=lanes.num_lanes, segment_length=1, observation=observation,
             records=VALUES if td_priorities else (),
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)

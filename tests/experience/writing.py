@@ -20,13 +20,13 @@ READER = 0xFFFF
 
 
 def run_shape(**numbers: object) -> RunShape:
-    """A small run of one worker: two lanes of counting environments, T = 4, as many slots as lanes."""
+    """A small run of one worker: two lanes of counting environments, T = 4, a slot for each lane."""
     defaults: dict[str, object] = {
         "num_workers": 1,
         "num_envs_per_worker": 2,
         "num_groups": 1,
         "segment_length": 4,
-        "num_slots": 2,
+        "slots_per_lane": 1,
         "observation": ObservationSpec((3,), "float32"),
         "action": ActionSpec((), "int64", num_actions=2),
         "records": (),
@@ -61,11 +61,9 @@ class Writing:
     The arena begins full of nonsense, and few slots are used over and over: nothing is right by chance.
     """
 
-    def __init__(self, lanes: Lanes, length: int, spare_slots: int = 0) -> None:
+    def __init__(self, lanes: Lanes, length: int, slots_per_lane: int = 1) -> None:
         self.lanes = lanes
-        shape = run_shape(
-            num_envs_per_worker=lanes.num_lanes, segment_length=length, num_slots=lanes.num_lanes + spare_slots
-        )
+        shape = run_shape(num_envs_per_worker=lanes.num_lanes, segment_length=length, slots_per_lane=slots_per_lane)
         self.arena = ExperienceArena.create(shape)
         for column in self.arena.columns.values():
             column[...] = 77
@@ -99,7 +97,7 @@ class Writing:
         slots = arena.full.pop_many(arena.shape.num_slots)
         assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
         for slot in slots.tolist():
-            self.finished[arena.slot_lane[slot]].append(self._copy(slot))
+            self.finished[arena.lane_of(slot)].append(self._copy(slot))
         arena.release(slots)
 
     def _copy(self, slot: int) -> Segment:
@@ -112,10 +110,10 @@ class Writing:
 
 
 def write(
-    arrangement: str, endings_of_lanes: Sequence[Sequence[Ending]], length: int, num_steps: int, spare_slots: int = 0
+    arrangement: str, endings_of_lanes: Sequence[Sequence[Ending]], length: int, num_steps: int, slots_per_lane: int = 1
 ) -> Writing:
     """Play counting lanes for some steps."""
-    writing = Writing(counting_lanes(arrangement, endings_of_lanes), length, spare_slots)
+    writing = Writing(counting_lanes(arrangement, endings_of_lanes), length, slots_per_lane)
     writing.play(num_steps)
     writing.lanes.close()
     return writing

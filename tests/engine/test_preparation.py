@@ -1,0 +1,158 @@
+"""Slots that each lane has: enough for the learner to go on whenever lanes wait, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.algorithms.a2c import A2C
+from penstock.algorithms.a3c import A3C
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
+from penstock.algorithms.impala import IMPALA
+from penstock.algorithms.ppo import PPO
+from penstock.config import ConfigError, make_config
+from penstock.engine.preparation import run_shape
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.ipc import SlotState
+
+LEARNER = 0xFFFF
+
+
+def shape_of(algorithm: type, **numbers: Any) -> RunShape:
+    """The shape of a run with a tiny network; batches of segments of one step, unless told otherwise."""
+    config = make_config(algorithm.Config, {"env": "none", "hidden_sizes": (2,), **numbers})
+    observation, action = ObservationSpec((1,), "float32"), ActionSpec((), "int64", num_actions=2)
+    algorithm = algorithm(config, observation, action)
+    return run_shape(algorithm, algorithm.build_model())
+
+
+LANES = {"num_workers": 3, "num_envs_per_worker": 4}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "expected"),
+    [
+        (PPO, {"segment_length": 5, "batch_size": 60}, 1),
+        (A2C, {}, 1),
+        (A3C, {}, 1),
+        (DQN, {}, 1),
+        (IMPALA, {"segment_length": 5, "batch_size": 5}, 2),
+        (IMPALA, {"segment_length": 5, "batch_size": 60}, 2),
+        (IMPALA, {"segment_length": 5, "batch_size": 65}, 3),
+        (APPO, {"segment_length": 5, "batch_size": 60, "num_minibatches": 3}, 4),
+    ],
+)
+def test_a_lane_has_a_slot_to_write_and_of_an_asynchronous_run_its_share_of_a_batch_beside(
+    algorithm, settings, expected
+):
+    shape = shape_of(algorithm, **LANES, **settings)
+    assert shape.slots_per_lane == expected and shape.num_slots == 12 * expected
+
+
+def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_refused():
+    class InStep(IMPALA):
+        synchronous = True
+
+    with pytest.raises(ConfigError, match=r"segments_per_batch=3 for 12 lanes \(num_workers=3 x num_envs_per_worker=4"):
+        shape_of(InStep, **LANES, segment_length=5, batch_size=15)
+
+
+class Traffic:
+    """Slots on their way between groups, which write whenever they can, and a learner that takes so many in order."""
+
+    def __init__(self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int) -> None:
+        shape = shape_of(
+            APPO, num_workers=num_workers, num_groups=num_groups, num_envs_per_worker=num_groups * group_size,
+            segment_length=1, num_minibatches=1, batch_size=segments_per_batch,
+        )  # fmt: skip
+        self.arena = ExperienceArena.create(shape)
+        self.segments_per_batch = segments_per_batch
+        self.lanes = np.arange(shape.num_lanes).reshape(-1, group_size)
+        self.slots = np.full_like(self.lanes, -1)
+        self.num_segments = np.zeros(len(self.lanes), np.int64)
+        """Segments that each lane of a group has made."""
+        self._held = np.empty(0, np.int64)
+
+    def write(self, group: int) -> bool:
+        """Open the group's segments if they are not, else hand them over; False while it waits for slots."""
+        worker, slots = group // self.arena.shape.num_groups, self.slots[group]
+        if (slots < 0).any():
+            return self.arena.take(self.lanes[group], slots, worker)
+        assert self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, worker).all()
+        self.arena.full.push_many(slots)
+        slots.fill(-1)
+        self.num_segments[group] += 1
+        return True
+
+    def restart(self, worker: int) -> None:
+        """Kill a worker; its successor holds nothing."""
+        num_groups = self.arena.shape.num_groups
+        self.slots[worker * num_groups : (worker + 1) * num_groups] = -1
+        self.arena.reclaim(worker)
+
+    def learn(self) -> bool:
+        """Take a batch and give it back; False while there is none."""
+        hints = self.arena.full.pop_many(self.arena.shape.num_slots)
+        won = self.arena.slots.claim(hints, SlotState.FULL, SlotState.READING, LEARNER)
+        self._held = np.concatenate([self._held, hints[won]])
+        batch, rest = np.split(self._held, [self.segments_per_batch])
+        if len(batch) < self.segments_per_batch:
+            return False
+        self._held = rest
+        self.arena.release(batch)
+        return True
+
+    def write_until_all_wait(self, order: list[int]) -> None:
+        """Let the first write all it can, then the next, until nobody can."""
+        while any([self.write(group) for group in order]):
+            pass
+
+
+runs = st.builds(Traffic, st.integers(1, 3), st.integers(1, 2), st.integers(1, 4), st.integers(1, 40))
+
+
+@settings(max_examples=60, deadline=None)
+@given(traffic=runs, moves=st.lists(st.integers(0, 9), max_size=120))
+def test_lanes_that_wait_always_leave_the_learner_a_full_batch(traffic, moves):
+    num_groups, num_workers = len(traffic.lanes), traffic.arena.shape.num_workers
+    for move in moves:
+        if move >= 8:
+            traffic.restart(move % num_workers)
+        elif move >= 6:
+            traffic.learn()
+        else:
+            traffic.write(move % num_groups)
+    for _ in range(8):
+        traffic.write_until_all_wait(list(range(num_groups)))
+        assert traffic.learn()
+
+
+@settings(max_examples=60, deadline=None)
+@given(traffic=runs, data=st.data(), num_batches=st.integers(1, 25))
+def test_where_the_learner_limits_the_run_who_always_comes_first_takes_no_more_than_half_as_much_again(
+    traffic, data, num_batches
+):
+    order = data.draw(st.permutations(range(len(traffic.lanes))), label="order")
+    for _ in range(num_batches):
+        traffic.write_until_all_wait(order)
+        least, most = traffic.num_segments.min(), traffic.num_segments.max()
+        assert most - least <= traffic.arena.shape.slots_per_lane + least / 2
+        assert traffic.learn()
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), num_groups=st.integers(2, 6), group_size=st.integers(1, 4), share=st.integers(1, 4))
+def test_where_a_batch_is_as_much_of_every_lane_no_group_is_ahead_at_all(data, num_groups, group_size, share):
+    traffic = Traffic(num_groups, 1, group_size, share * num_groups * group_size)
+    order = data.draw(st.permutations(range(num_groups)), label="order")
+    for count in range(1, 20):
+        traffic.write_until_all_wait(order)
+        assert set(traffic.num_segments) == {count * share + 1}
+        assert traffic.learn()
