@@ -46,20 +46,20 @@ class A2C(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = A2CConfig
     config: A2CConfig
+    needs_segments = True
     synchronous = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """RMSProp, as published."""
         return build_rmsprop(self.config, model.parameters())
 
-    def prepare(self, model: ActorCritic, batch: Batch) -> None:
-        """Advantages and value targets: n-step returns within the segment, from the values at its end."""
-        batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
-
     def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
-        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``."""
-        c, learn, target = self.config, batch.learn, batch.targets["return"]
-        policy, value = self.evaluate(model, batch)
+        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``, ``R`` n-step returns within the segment."""
+        c, learn = self.config, batch.learn
+        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+        policy, value = policy[:-1], values[:-1]
+        batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
+        target = batch.targets["return"]
 
         policy_loss = -masked_mean(policy.log_prob(batch.action) * batch.targets["advantage"], learn)
         value_loss = masked_mean(value_error(value, target), learn)

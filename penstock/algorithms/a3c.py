@@ -10,7 +10,7 @@ from torch import Tensor
 
 from penstock.algorithms.base import Metrics
 from penstock.algorithms.losses import REDUCTIONS, masked_mean, value_error
-from penstock.algorithms.returns import explained_variance, gae
+from penstock.algorithms.returns import explained_variance
 from penstock.algorithms.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, require
@@ -73,13 +73,8 @@ class A3C(SegmentAlgorithm):
         c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
         policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
         policy, value = policy[:-1], values[:-1]
-
-        advantage, target = gae(
-            batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated,
-            gamma=c.gamma, lambda_=c.gae_lambda, valid=batch.valid,
-        )  # fmt: skip
-        target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
-        batch.targets = {"return": target}
+        batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
+        advantage, target = batch.targets["advantage"], batch.targets["return"]
 
         policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
         value_loss = reduce(value_error(value, target), learn)

@@ -86,4 +86,5 @@ class ApeX(DQN):
 
     def epsilon(self, request: Request) -> float | Tensor:
         """Probability of a random action in each lane, constant over the run."""
-        return self._epsilons.to(request.obs.device)[request.lane]
+        self._epsilons = self._epsilons.to(request.obs.device)  # once: no CUDA graph holds a copy from the host
+        return self._epsilons[request.lane]

@@ -66,12 +66,16 @@ class APPO(ProximalAlgorithm):
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
-        self.needs_segments |= config.advantage_estimator == "vtrace"
+        self.makes_one_update = config.num_epochs == config.num_minibatches == 1
+        """Then a batch's targets come of the update's own values: evaluating it once before would give the same."""
+        self.needs_segments |= config.advantage_estimator == "vtrace" or self.makes_one_update
 
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
-        """Advantages and value targets by GAE, from the learner's own values."""
-        if self.config.advantage_estimator == "gae" or self.config.normalize_returns:
-            batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
+        """Advantages and value targets by GAE, from the learner's own values, for several updates."""
+        c = self.config
+        if not self.makes_one_update and (c.advantage_estimator == "gae" or c.normalize_returns):
+            _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+            batch.targets = self.estimate_advantages(model, batch, value, c.gae_lambda)
 
     def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
@@ -89,7 +93,11 @@ class APPO(ProximalAlgorithm):
                 valid=batch.valid,
             )  # fmt: skip
             target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
+            if self.makes_one_update:
+                batch.targets = {"return": target}
         else:
+            if self.makes_one_update:
+                batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
             advantage, target = batch.targets["advantage"], batch.targets["return"]
 
         ratio, bounds = log_ratio.exp(), (1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)

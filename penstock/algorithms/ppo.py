@@ -68,7 +68,8 @@ class PPO(ProximalAlgorithm):
 
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Advantages and value targets by GAE, from the values at collection time."""
-        batch.targets = self.estimate_advantages(model, batch, self.config.gae_lambda)
+        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        batch.targets = self.estimate_advantages(model, batch, value, self.config.gae_lambda)
 
     def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""

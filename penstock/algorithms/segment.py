@@ -95,19 +95,35 @@ class SegmentAlgorithm(Algorithm):
     def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Split a batch at random into minibatches of `size` steps: one pass over it."""
         if self.needs_segments:
+            num_segments = size // self.config.segment_length
+            if num_segments >= batch.num_segments:  # all of it: nothing is gained by another order
+                yield batch
+                return
             order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
-            for index in order.split(size // self.config.segment_length):
+            for index in order.split(num_segments):
                 yield batch.segments(index.to(batch.obs.device))
         else:
             flat = batch.flatten()
+            if size >= len(flat.reward):
+                yield flat
+                return
             order = torch.randperm(len(flat.reward), generator=generator, device="cpu")
             for index in order.split(size):
                 yield flat.transitions(index.to(batch.obs.device))
 
     @torch.no_grad()
-    def estimate_advantages(self, model: ActorCritic, batch: Batch, lambda_: float) -> dict[str, Tensor]:
-        """Targets by GAE from the model's values of now: "advantage", "return", "old_value", in units of the head."""
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+    def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
+        """Targets by GAE: "advantage", "return" and "old_value", in units of the value head.
+
+        Parameters
+        ----------
+        batch
+            Segments.
+        value
+            The model's values of all their observations, float32 ``[T + 1, B]``.
+        lambda_
+            Weight of longer returns.
+        """
         advantage, target = gae(
             batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
             gamma=self.config.gamma, lambda_=lambda_, valid=batch.valid,

@@ -67,14 +67,10 @@ def test_masked_steps_change_neither_the_loss_nor_its_gradient():
     algorithm = make(A2C)
     model = make_model(algorithm)
     batch = collect(algorithm, model)
-    algorithm.prepare(model, batch)
-    batch = batch.flatten()
     batch.learn = batch.learn.clone()
-    batch.learn[[2, 9]] = 0.0
+    batch.learn[0, 2] = 0.0  # no return reaches back beyond the first row
     loss, _ = algorithm.loss(model, batch)
-    batch.targets = {name: x.clone() for name, x in batch.targets.items()}
-    batch.targets["advantage"][[2, 9]] = 1e6
-    batch.targets["return"][[2, 9]] = -1e6
+    batch.reward[0, 2] = 1e6
     other, _ = algorithm.loss(model, batch)
     before = gradients(loss, model)
     for name, gradient in gradients(other, model).items():
@@ -105,5 +101,14 @@ def test_a_batch_is_one_segment_of_every_lane_and_one_update_by_rmsprop():
     optimizer = algorithm.build_optimizer(model)
     assert isinstance(optimizer, RMSProp) and optimizer.defaults["eps_inside"] is False
     batch = collect(algorithm, model)
-    algorithm.prepare(model, batch)
-    assert [len(update.reward) for update in algorithm.updates(batch, torch.Generator())] == [T * B]
+    assert [update is batch for update in algorithm.updates(batch, torch.Generator())] == [True]
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_a_batch_is_evaluated_once(memory, monkeypatch):
+    algorithm = make(A2C, memory=memory)
+    model = make_model(algorithm)
+    batch, count, evaluate = collect(algorithm, model), [], model.evaluate
+    monkeypatch.setattr(model, "evaluate", lambda *inputs: count.append(1) or evaluate(*inputs))
+    learn(algorithm, model, batch)
+    assert len(count) == 1 and not any(target.requires_grad for target in batch.targets.values())

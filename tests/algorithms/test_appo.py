@@ -8,7 +8,7 @@ from penstock.algorithms.losses import normalize_advantage
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.returns import vtrace
 from penstock.config import ConfigError
-from tests.algorithms.batches import TORQUE, collect, gradients, make, make_model, settings_alone, whole
+from tests.algorithms.batches import TORQUE, B, T, collect, gradients, make, make_model, settings_alone, whole
 
 MEMORIES = ["none", "gru", "lstm"]
 
@@ -163,6 +163,78 @@ def test_returns_are_normalised_for_the_value_head_alone(estimator):
     batch = prepared(algorithm, model)
     algorithm.update_statistics(model, batch)
     assert model.return_moments.count.item() == 2 + batch.valid.sum().item()
+
+
+class EvaluatedFirst(APPO):
+    """Several updates' way of learning, for a single one too: targets come first, of an evaluation of their own."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        assert self.makes_one_update
+        self.makes_one_update = False
+        self.needs_segments = self.config.advantage_estimator == "vtrace" or self.config.memory != "none"
+
+
+ONE_UPDATE = {"num_epochs": 1, "num_minibatches": 1, "batch_size": T * B, "value_coef": 0.5}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("normalize_returns", [False, True])
+@pytest.mark.parametrize("estimator", ["gae", "vtrace"])
+def test_one_update_learns_the_same_as_from_targets_that_were_found_before_it(estimator, normalize_returns, memory):
+    learned = []
+    for kind in (EvaluatedFirst, APPO):
+        settings = {"advantage_estimator": estimator, "normalize_returns": normalize_returns, "memory": memory}
+        algorithm = make(kind, **ONE_UPDATE, **settings)
+        model = make_model(algorithm)
+        model.update_return_statistics(torch.randn(100, generator=torch.Generator().manual_seed(0)) * 3.0 + 1.0)
+        batch = collect(algorithm, model)
+        batch.log_prob = batch.log_prob + 0.2 * torch.randn(T, B, generator=torch.Generator().manual_seed(5))
+        batch.learn = batch.learn.clone()
+        batch.learn[2, 1] = 0.0
+        with torch.no_grad():
+            algorithm.prepare(model, batch)
+        (update,) = algorithm.updates(batch, torch.Generator())
+        loss, metrics = algorithm.loss(model, update)
+        learned.append(({"loss": loss, **metrics}, gradients(loss, model), batch.targets))
+    (metrics, gradient, targets), (found, found_gradient, found_targets) = learned
+    for name, expected in metrics.items():
+        torch.testing.assert_close(found[name], expected, rtol=1e-5, atol=1e-6, msg=name)
+    for name, expected in gradient.items():
+        torch.testing.assert_close(found_gradient[name], expected, rtol=1e-4, atol=1e-6, msg=name)
+    if estimator == "gae":
+        for name in ("advantage", "return"):
+            torch.testing.assert_close(found_targets[name], targets[name], rtol=1e-5, atol=1e-5, msg=name)
+    assert not any(target.requires_grad for target in found_targets.values())
+
+
+@pytest.mark.parametrize("estimator", ["gae", "vtrace"])
+@pytest.mark.parametrize(("num_minibatches", "count"), [(1, 1), (2, 3)])
+def test_a_batch_of_one_update_is_evaluated_once_and_one_of_several_once_before_them(
+    estimator, num_minibatches, count, monkeypatch
+):
+    settings = {**ONE_UPDATE, "num_minibatches": num_minibatches, "batch_size": T * B // num_minibatches}
+    algorithm = make(APPO, **settings, advantage_estimator=estimator, normalize_returns=True)
+    model = make_model(algorithm)
+    batch, seen, evaluate = collect(algorithm, model), [], model.evaluate
+    monkeypatch.setattr(model, "evaluate", lambda *inputs: seen.append(1) or evaluate(*inputs))
+    with torch.no_grad():
+        algorithm.prepare(model, batch)
+    for update in algorithm.updates(batch, torch.Generator()):
+        algorithm.loss(model, update)
+    assert len(seen) == count
+
+
+@pytest.mark.parametrize("estimator", ["gae", "vtrace"])
+def test_the_one_update_leaves_its_targets_to_the_return_statistics(estimator):
+    algorithm = make(APPO, **ONE_UPDATE, advantage_estimator=estimator, normalize_returns=True)
+    model = make_model(algorithm)
+    batch = collect(algorithm, model)
+    (update,) = algorithm.updates(batch, torch.Generator())
+    algorithm.loss(model, update)
+    before = model.return_moments.count.item()
+    algorithm.update_statistics(model, batch)
+    assert model.return_moments.count.item() == before + T * B
 
 
 def test_a_batch_is_so_many_minibatches_whichever_lanes_they_come_from():

@@ -91,6 +91,16 @@ def test_the_order_of_minibatches_follows_from_the_generator_and_changes_with_ev
     assert all(sorted(numbers) == list(range(T * B)) for numbers in passes), "every pass holds every transition once"
 
 
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_a_minibatch_that_is_all_of_a_batch_is_the_batch_as_it_lies(memory):
+    algorithm = make(PPO, memory=memory, batch_size=T * B, num_epochs=2)
+    batch = collect(algorithm, make_model(algorithm))
+    updates = list(algorithm.updates(batch, generator()))
+    assert len(updates) == 2
+    for update in updates:
+        assert update is batch if memory == "gru" else torch.equal(update.action, batch.action.flatten())
+
+
 def test_where_nothing_else_is_said_there_is_one_update_from_all_of_a_batch_as_it_lies():
     for memory in ("none", "gru"):
         algorithm = make(Recording, memory=memory)

@@ -45,7 +45,8 @@ class PoisonedWithReturns(Poisoned):
     """With targets of values, and so with return statistics."""
 
     def prepare(self, model, batch):
-        batch.targets = self.estimate_advantages(model, batch, 1.0)
+        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        batch.targets = self.estimate_advantages(model, batch, value, 1.0)
 
 
 def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
