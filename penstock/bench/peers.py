@@ -5,46 +5,102 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.bench import BenchError
 
-CPPRB = "11.0.0"
-VARIABLE = "PENSTOCK_BENCH_CPPRB"
+_SCRIPTS = Path(__file__).parents[2] / "bench" / "peers"
+_TORCH = "torch>=2.8,<2.14"
 
 
-def find_cpprb(given: Path | None, install: bool) -> Path | None:
-    """Python of the environment that has cpprb: given, named by the variable, or installed here before or now."""
-    variable = os.environ.get(VARIABLE)
-    named = given or (Path(variable) if variable else None)
-    if named is not None:
-        return named
-    environment = _cache() / f"cpprb-{CPPRB}"
-    python = environment / "bin" / "python"
-    complete = environment / "complete"  # made last: an interrupted installation is done again
-    if install and not complete.exists():
-        print(f"installing cpprb {CPPRB} in {environment}", file=sys.stderr)
-        for command in ([sys.executable, "-m", "venv", "--clear", environment], [python, *_pip_install()]):
-            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-            if done.returncode:
-                said = (done.stderr or done.stdout).strip()
-                raise BenchError(f"cpprb {CPPRB} could not be installed in {environment}:\n{said}")
-        complete.touch()
-    return python if complete.exists() else None
+@dataclass(frozen=True)
+class Peer:
+    """A library to compare with."""
+
+    name: str
+    """As packages are called; the flag that names its Python is called so, too."""
+    version: str
+    bench: str
+    """The bench that it is measured in."""
+    requirements: tuple[tuple[str, ...], ...]
+    """What is installed together, one after the other: a later installation may undo a pin of an earlier one."""
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def flag(self) -> str:
+        """Flag of its bench that names the Python of an environment that has it."""
+        return f"--{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """Environment variable that does the same."""
+        return f"PENSTOCK_BENCH_{self.name.upper().replace('-', '_')}"
+
+    def find(self, given: Path | None, install: bool) -> Path | None:
+        """Python of an environment that has it: given, named by the variable, or installed here before or now.
+
+        Raises
+        ------
+        BenchError
+            It could not be installed.
+        """
+        variable = os.environ.get(self.variable)
+        named = given or (Path(variable) if variable else None)
+        if named is not None:
+            return named
+        environment = _cache() / f"{self.name}-{self.version}"
+        python = environment / "bin" / "python"
+        complete = environment / "complete"  # made last: an interrupted installation is done again
+        if install and not complete.exists():
+            print(f"installing {self.title} in {environment}", file=sys.stderr)
+            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            installations = [[*pip, *together] for together in self.requirements]
+            for command in ([sys.executable, "-m", "venv", "--clear", environment], *installations):
+                done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+                if done.returncode:
+                    said = (done.stderr or done.stdout).strip()
+                    raise BenchError(f"{self.title} could not be installed in {environment}:\n{said}")
+            complete.touch()
+        return python if complete.exists() else None
+
+    def how_to_get(self) -> str:
+        """What to do for a comparison."""
+        quoted = [" ".join(f"'{r}'" if set(r) & set("<> ") else r for r in together) for together in self.requirements]
+        installations = "; ".join(f"X/bin/pip install {requirements}" for requirements in quoted)
+        return (
+            f"no comparison: {self.title} is needed in an environment of its own, either\n"
+            f"  penstock bench {self.bench} --install-peers\n"
+            f"or\n  python -m venv X; {installations}\n"
+            f"  penstock bench {self.bench} {self.flag} X/bin/python    (or {self.variable}=X/bin/python)"
+        )
 
 
-def how_to_get_cpprb() -> str:
-    """What to do for a comparison."""
-    return (
-        f"no comparison: cpprb {CPPRB} is needed in an environment of its own, either\n"
-        "  penstock bench replay --install-peers\n"
-        f"or\n  python -m venv X; X/bin/pip install cpprb=={CPPRB}\n"
-        f"  penstock bench replay --cpprb X/bin/python    (or {VARIABLE}=X/bin/python)"
-    )
+CPPRB = Peer("cpprb", "11.0.0", "replay", (("cpprb==11.0.0",),))
+FASTER_FIFO = Peer("faster-fifo", "1.5.2", "ipc", (("faster-fifo==1.5.2",),))
+SAMPLE_FACTORY = Peer(
+    "sample-factory", "2.1.1", "throughput",
+    ((_TORCH, "sample-factory==2.1.1", "ale-py==0.12.1"), ("numpy<2", "opencv-python==4.11.0.86")),
+)  # fmt: skip
+STABLE_BASELINES3 = Peer("stable-baselines3", "2.9.2", "throughput", ((_TORCH, "stable-baselines3==2.9.2"),))
 
 
-def _pip_install() -> list[str]:
-    return ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"cpprb=={CPPRB}"]
+def script(name: str) -> Path:
+    """A program in bench/peers, to be run by a peer's Python; it is part of the source, not of what is installed.
+
+    Raises
+    ------
+    BenchError
+        There is no source checkout.
+    """
+    found = _SCRIPTS / name
+    if not found.is_file():
+        raise BenchError(f"a comparison needs bench/peers/{name} of the source, and there is no {found}: run it there")
+    return found
 
 
 def _cache() -> Path:

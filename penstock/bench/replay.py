@@ -139,7 +139,7 @@ def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     if flags.json is not None and not flags.json.absolute().parent.is_dir():
         raise BenchUsageError(f"--json {flags.json}: there is no directory {flags.json.absolute().parent}")
     scale = QUICK if flags.quick else Scale(rounds=flags.rounds)
-    cpprb = peers.find_cpprb(flags.cpprb, flags.install_peers)
+    cpprb = peers.CPPRB.find(flags.cpprb, flags.install_peers)
     measured: list[Measured] = []
     machine = machine_facts()
     print(describe(machine))
@@ -254,8 +254,8 @@ def _versions(players: dict[str, Player]) -> str:
         versions = " ".join(f"{package} {version}" for package, version in player.versions.items())
         lines.append(f"{name}: {player.library} ({versions})")
     found = players["cpprb"].versions.get("cpprb") if "cpprb" in players else None
-    if found not in (None, peers.CPPRB):
-        lines.append(f"warning: this is cpprb {found}; the marks are meant for {peers.CPPRB}")
+    if found not in (None, peers.CPPRB.version):
+        lines.append(f"warning: this is cpprb {found}; the marks are meant for {peers.CPPRB.version}")
     return "\n".join(lines)
 
 
@@ -270,7 +270,7 @@ def _settings(scale: Scale) -> str:
 
 def _conclude(measured: list[Measured], scale: Scale, compared: bool) -> None:
     if not compared:
-        print(peers.how_to_get_cpprb())
+        print(peers.CPPRB.how_to_get())
     elif not scale.judged:
         print("--quick shows that everything works; it is too small and too short to judge by")
     else:

@@ -1,4 +1,4 @@
-"""Where cpprb is looked for, and how it gets there."""
+"""Where peers are looked for, and how they get there; what a figure was measured on."""
 
 import subprocess
 import sys
@@ -8,12 +8,14 @@ import pytest
 
 from penstock.bench import BenchError, peers
 from penstock.bench.machine import _commit, describe, machine_facts
+from penstock.bench.peers import CPPRB, FASTER_FIFO, SAMPLE_FACTORY, STABLE_BASELINES3
 
 
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(peers.VARIABLE, raising=False)
+    for peer in (CPPRB, SAMPLE_FACTORY):
+        monkeypatch.delenv(peer.variable, raising=False)
 
 
 @pytest.fixture
@@ -26,28 +28,41 @@ def commands(monkeypatch):
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(peers.subprocess, "run", run)
-    (peers._cache() / "cpprb-11.0.0").mkdir(parents=True)
+    for peer in (CPPRB, SAMPLE_FACTORY):
+        (peers._cache() / f"{peer.name}-{peer.version}").mkdir(parents=True)
     return done
 
 
 def test_the_flag_wins_over_the_variable(monkeypatch):
-    monkeypatch.setenv(peers.VARIABLE, "/b/python")
-    assert peers.find_cpprb(Path("/a/python"), install=True) == Path("/a/python")
-    assert peers.find_cpprb(None, install=True) == Path("/b/python")
+    monkeypatch.setenv("PENSTOCK_BENCH_CPPRB", "/b/python")
+    assert CPPRB.find(Path("/a/python"), install=True) == Path("/a/python")
+    assert CPPRB.find(None, install=True) == Path("/b/python")
+
+
+def test_each_peer_has_a_variable_of_its_own():
+    assert FASTER_FIFO.variable == "PENSTOCK_BENCH_FASTER_FIFO"
+    assert STABLE_BASELINES3.variable == "PENSTOCK_BENCH_STABLE_BASELINES3"
 
 
 def test_without_anything_there_is_none():
-    assert peers.find_cpprb(None, install=False) is None
+    assert CPPRB.find(None, install=False) is None
 
 
 def test_it_is_installed_once_in_an_environment_of_its_own(commands, tmp_path):
     python = tmp_path / "penstock" / "peers" / "cpprb-11.0.0" / "bin" / "python"
-    assert peers.find_cpprb(None, install=True) == python
+    assert CPPRB.find(None, install=True) == python
     assert [command[:3] for command in commands] == [[sys.executable, "-m", "venv"], [str(python), "-m", "pip"]]
     assert commands[1][-1] == "cpprb==11.0.0"
-    assert peers.find_cpprb(None, install=True) == python
-    assert peers.find_cpprb(None, install=False) == python
+    assert CPPRB.find(None, install=True) == python
+    assert CPPRB.find(None, install=False) == python
     assert len(commands) == 2
+
+
+def test_what_undoes_a_pin_is_installed_afterwards(commands):
+    SAMPLE_FACTORY.find(None, install=True)
+    _, first, second = commands
+    assert first[-3:] == ["torch>=2.8,<2.14", "sample-factory==2.1.1", "ale-py==0.12.1"]
+    assert second[-2:] == ["numpy<2", "opencv-python==4.11.0.86"]
 
 
 def test_an_installation_that_fails_says_why_and_is_tried_again(monkeypatch, commands):
@@ -56,8 +71,26 @@ def test_an_installation_that_fails_says_why_and_is_tried_again(monkeypatch, com
 
     monkeypatch.setattr(peers.subprocess, "run", fail)
     with pytest.raises(BenchError, match=r"cpprb 11\.0\.0 could not be installed in .*\nno network"):
-        peers.find_cpprb(None, install=True)
-    assert peers.find_cpprb(None, install=False) is None
+        CPPRB.find(None, install=True)
+    assert CPPRB.find(None, install=False) is None
+
+
+def test_how_to_get_one_can_be_typed_as_it_stands():
+    assert SAMPLE_FACTORY.how_to_get().splitlines() == [
+        "no comparison: sample-factory 2.1.1 is needed in an environment of its own, either",
+        "  penstock bench throughput --install-peers",
+        "or",
+        "  python -m venv X; X/bin/pip install 'torch>=2.8,<2.14' sample-factory==2.1.1 ale-py==0.12.1; "
+        "X/bin/pip install 'numpy<2' opencv-python==4.11.0.86",
+        "  penstock bench throughput --sample-factory X/bin/python    (or PENSTOCK_BENCH_SAMPLE_FACTORY=X/bin/python)",
+    ]
+
+
+def test_programs_of_peers_are_found_in_the_source_and_nowhere_else(monkeypatch, tmp_path):
+    assert peers.script("sb3_updates.py").read_text().startswith('"""Stable-Baselines3')
+    monkeypatch.setattr(peers, "_SCRIPTS", tmp_path)
+    with pytest.raises(BenchError, match=r"needs bench/peers/sb3_updates\.py of the source, and there is no"):
+        peers.script("sb3_updates.py")
 
 
 def test_the_machine_is_described_in_one_line():

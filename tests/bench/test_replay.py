@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(110)
 @pytest.fixture(autouse=True)
 def small_and_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv(peers.VARIABLE, raising=False)
+    monkeypatch.delenv(peers.CPPRB.variable, raising=False)
     monkeypatch.setattr(replay, "QUICK", replace(QUICK, seconds=0.001, capacity=2000, frames=64, writer_seconds=0.1))
 
 

@@ -1,0 +1,113 @@
+"""Sample Factory 2.1.1's throughput: agent steps per second learned from.
+
+    X/bin/python bench/peers/sample_factory_throughput.py cartpole|pong SECONDS [flags of Sample Factory]
+
+CartPole-v1 with an MLP of 64x64, or Pong (84x84x4, frame skip 4, no sticky actions) with the Nature CNN; one epoch, on
+the CPU, a rollout worker for each core; the settings are the fastest of several tried on a machine of two cores. Prints
+`STEPS_PER_SECOND n`: steps are counted in its main process after each training step, start-up left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from sample_factory.algo.runners.runner import AlgoObserver, Runner
+from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
+from sample_factory.envs.env_utils import register_env
+from sample_factory.train import make_runner
+
+WARM_UP = 5.0  # seconds after the first steps were learned from
+FRAME_SKIP = 4
+EVERY = (
+    "--experiment=peer --device=cpu --worker_num_splits=2 --rollout=32 --num_epochs=1 --use_rnn=False "
+    "--normalize_input=False --with_wandb=False"
+)
+WORKS = {
+    "cartpole": "--num_envs_per_worker=256 --batch_size=8192 --encoder_mlp_layers 64 64",
+    "pong": "--num_envs_per_worker=16 --batch_size=512 --encoder_conv_architecture=convnet_atari "
+    f"--encoder_conv_mlp_layers 512 --env_frameskip={FRAME_SKIP} --obs_scale=255.0",
+}
+
+
+class Stacked(gymnasium.ObservationWrapper):
+    """Stacked frames as an array."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        """As an array."""
+        return np.asarray(observation)
+
+
+def make_cartpole(*_: Any, **__: Any) -> gymnasium.Env:
+    """Make CartPole-v1 as it is."""
+    return gymnasium.make("CartPole-v1")
+
+
+def make_pong(*_: Any, **__: Any) -> gymnasium.Env:
+    """Make Pong with Gymnasium's own preprocessing."""
+    from ale_py.env import AtariEnv
+
+    env: Any = AtariEnv("pong", frameskip=1, repeat_action_probability=0.0, obs_type="rgb")
+    env.spec = None
+    env = gymnasium.wrappers.TimeLimit(env, 108_000)
+    env = gymnasium.wrappers.AtariPreprocessing(env, frame_skip=FRAME_SKIP, noop_max=30)
+    return Stacked(gymnasium.wrappers.FrameStack(env, 4))
+
+
+class Meter(AlgoObserver):
+    """Counts steps over `seconds` once it is warm, and then ends the training."""
+
+    def __init__(self, seconds: float, frames_per_step: int) -> None:
+        self.rate: float | None = None
+        self._seconds = seconds
+        self._frames_per_step = frames_per_step
+        self._warm_at = self._began = 0.0
+        self._frames_before = 0
+
+    def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
+        """Look at the clock."""
+        now, frames = time.monotonic(), runner.total_env_steps_since_resume
+        if not frames:
+            return
+        self._warm_at = self._warm_at or now + WARM_UP
+        if not self._began and now >= self._warm_at:
+            self._began, self._frames_before = now, frames
+        elif self._began and now >= self._began + self._seconds and self.rate is None:
+            self.rate = (frames - self._frames_before) / self._frames_per_step / (now - self._began)
+            runner.cfg.train_for_env_steps = 0
+
+
+def main() -> None:
+    """Train and print the rate."""
+    work, seconds, *flags = sys.argv[1:]
+    register_env("cartpole", make_cartpole)
+    register_env("pong", make_pong)
+    meter = Meter(float(seconds), FRAME_SKIP if work == "pong" else 1)
+    with tempfile.TemporaryDirectory() as aside:
+        workers = len(os.sched_getaffinity(0))
+        args = [
+            f"--env={work}",
+            f"--train_dir={aside}",
+            f"--num_workers={workers}",
+            "--train_for_env_steps=10000000000",
+        ]
+        args += [*EVERY.split(), *WORKS[work].split(), *flags]
+        parser, _ = parse_sf_args(args)
+        _, runner = make_runner(parse_full_cfg(parser, args))
+        runner.register_observer(meter)
+        runner.init()
+        runner.run()
+    if meter.rate is None:
+        sys.exit("Sample Factory ended before it was measured: see above")
+    print("STEPS_PER_SECOND", round(meter.rate))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""Steps per second learned from, beside peers that do the same work in the same run.
+
+Penstock and its peers take turns: one is measured while the others are not running, another one first in each round,
+and the medians of the rounds are compared. Nobody's start-up is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.bench import BenchError, BenchUsageError
+from penstock.bench.machine import describe, machine_facts
+from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
+from penstock.config import closest
+from penstock.flags import parse_flags
+
+_START_UP = 180.0
+"""Seconds that a peer may take besides those in which it is measured."""
+_WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "slowest-fastest": 19, "ratio": 6, "mark": 7, "met": 3}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Measure steps learned from per second with APPO, on the CPU; a minute for each work, more with peers."""
+
+    work: tuple[str, ...] = ("cartpole",)
+    """What to do: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah."""
+    peers: bool = False
+    """Measure peers beside it, as far as they are installed; the flags that name or install one say so, too."""
+    sample_factory: Path | None = None
+    """Python of a virtual environment that has Sample Factory 2.1.1; None: $PENSTOCK_BENCH_SAMPLE_FACTORY, or what
+    --install-peers made."""
+    stable_baselines3: Path | None = None
+    """The same for Stable-Baselines3, with $PENSTOCK_BENCH_STABLE_BASELINES3."""
+    install_peers: bool = False
+    """Make these environments, in the user's cache directory."""
+    rounds: int = 3
+    """Rounds to take the medians of."""
+    seconds: float = 10.0
+    """Time of each in each round."""
+    json: Path | None = None
+    """File to write every round to, with machine, versions, settings and commit."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Somebody who does the same work: a program of bench/peers that takes seconds and prints `STEPS_PER_SECOND n`."""
+
+    name: str
+    program: str
+    arguments: tuple[str, ...] = ()
+    """What the program is told before the seconds."""
+    peer: Peer | None = None
+    """Library that it needs; None: nothing that Penstock does not need."""
+    mark: float | None = None
+    """How many times as fast Penstock has to be."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """An environment, the settings of APPO, and who else does the same."""
+
+    settings: dict[str, Any]
+    rivals: tuple[Rival, ...] = ()
+    module: str | None = None
+    """What the environment needs besides Penstock."""
+    install: str = ""
+    """How to get that."""
+
+
+_ONE_EPOCH = {"segment_length": 32, "num_minibatches": 1, "num_epochs": 1, "shared_encoder": True}
+_CARTPOLE = {
+    **_ONE_EPOCH, "env": "CartPole-v1", "num_envs_per_worker": 256, "batch_size": 8192, "hidden_sizes": (64, 64),
+    "normalize_observations": False,
+}  # fmt: skip
+_PONG = {
+    **_ONE_EPOCH, "env": "ALE/Pong-v5", "num_envs_per_worker": 16, "batch_size": 512, "encoder": "nature_cnn",
+}  # fmt: skip
+
+
+def _sample_factory(work: str, mark: float) -> Rival:
+    return Rival("sample-factory", "sample_factory_throughput.py", (work,), SAMPLE_FACTORY, mark)
+
+
+WORKS = {
+    "cartpole": Work(
+        _CARTPOLE,
+        (
+            _sample_factory("cartpole", mark=4.5),
+            Rival("bare loop", "bare_cartpole.py", mark=0.867),
+            Rival("stable-baselines3", "sb3_throughput.py", peer=STABLE_BASELINES3),
+        ),
+    ),
+    "cartpole-vector": Work({**_CARTPOLE, "vectorize": "vector"}),
+    "pong": Work(_PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'"),
+    "pong-bfloat16": Work(
+        {**_PONG, "precision": "bfloat16"}, (_sample_factory("pong", mark=2.8),), "ale_py",
+        "pip install 'penstock[atari]'",
+    ),
+    "lunarlander": Work(
+        {**_CARTPOLE, "env": "LunarLander-v3"}, module="Box2D", install="pip install 'gymnasium[box2d]'"
+    ),
+    "halfcheetah": Work(
+        {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 64}, module="mujoco",
+        install="pip install 'penstock[mujoco]'",
+    ),
+}  # fmt: skip
+"""What can be measured, by the name that the command line gives it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One work, as often as it was measured."""
+
+    work: str
+    rounds: dict[str, list[float]]
+    """Steps per second, one figure for each round, by who did it: "penstock" and the names of rivals."""
+    marks: dict[str, float]
+    """How many times as fast as a rival Penstock has to be."""
+    limits: list[str] = field(default_factory=list)
+    """What held Penstock back, in each round."""
+
+    def median(self, who: str) -> float:
+        """The middle of the rounds."""
+        return statistics.median(self.rounds[who])
+
+    def ratio(self, rival: str) -> float:
+        """How many times as fast as a rival Penstock is."""
+        return self.median("penstock") / self.median(rival)
+
+    def met(self, rival: str) -> bool | None:
+        """Whether the mark holds; None: there is none."""
+        return self.ratio(rival) >= self.marks[rival] if rival in self.marks else None
+
+    @property
+    def rivals(self) -> list[str]:
+        """Whom Penstock was measured beside."""
+        return [who for who in self.rounds if who != "penstock"]
+
+    def facts(self) -> dict:
+        """All of it, for a JSON file."""
+        compared = {who: {"ratio": self.ratio(who), "met": self.met(who)} for who in self.rivals}
+        return {**asdict(self), "medians": {who: self.median(who) for who in self.rounds}, "compared": compared}
+
+
+def command(args: list[str]) -> bool:
+    """`run` with the flags of a command line."""
+    return run(parse_flags(Flags, args, prog="penstock bench throughput"))
+
+
+def run(flags: Flags) -> bool:
+    """Measure, print a table, and return whether all marks hold that could be judged.
+
+    Raises
+    ------
+    BenchUsageError
+        A flag is not legal, or an environment is not installed.
+    BenchError
+        A peer cannot be installed or run.
+    """
+    _check(flags)
+    pythons = _find_peers(flags)
+    machine = machine_facts()
+    print(describe(machine))
+    print(f"steps learned from per second, medians of {flags.rounds} rounds of {flags.seconds:g} s each, taking turns")
+    print(_header(), flush=True)
+    results = []
+    for name in flags.work:
+        results.append(_measure(name, pythons, flags))
+        print("\n".join(_lines(results[-1])), flush=True)
+    for result in results:
+        print(f"{result.work}: {result.limits[-1]}")
+    _conclude(results, flags, pythons)
+    if flags.json is not None:
+        document = {
+            "machine": machine, "rounds": flags.rounds, "seconds": flags.seconds,
+            "settings": {name: WORKS[name].settings for name in flags.work},
+            "measured": [result.facts() for result in results],
+        }  # fmt: skip
+        flags.json.write_text(json.dumps(document, indent=1) + "\n")
+    return all(result.met(who) is not False for result in results for who in result.rivals)
+
+
+def _check(flags: Flags) -> None:
+    if not flags.work:
+        raise BenchUsageError(f"--work names nothing to measure (legal: {', '.join(WORKS)})")
+    for name in flags.work:
+        if name not in WORKS:
+            raise BenchUsageError(f"--work {name} is unknown{closest(name, list(WORKS))} (legal: {', '.join(WORKS)})")
+        work = WORKS[name]
+        if work.module is not None and importlib.util.find_spec(work.module) is None:
+            raise BenchUsageError(f"--work {name} needs more than Penstock itself: {work.install}")
+    if flags.rounds < 1:
+        raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
+    if not flags.seconds > 0:
+        raise BenchUsageError(f"--seconds {flags.seconds:g} is not legal: more than 0")
+    if flags.json is not None and not flags.json.absolute().parent.is_dir():
+        raise BenchUsageError(f"--json {flags.json}: there is no directory {flags.json.absolute().parent}")
+
+
+def _wants_peers(flags: Flags) -> bool:
+    return flags.peers or flags.install_peers or bool(flags.sample_factory or flags.stable_baselines3)
+
+
+def _find_peers(flags: Flags) -> dict[str, Path | None]:
+    """Python of each rival that the works have, by its name; None: it is not installed."""
+    if not _wants_peers(flags):
+        return {}
+    given = {SAMPLE_FACTORY: flags.sample_factory, STABLE_BASELINES3: flags.stable_baselines3}
+    rivals = {rival.name: rival for name in flags.work for rival in WORKS[name].rivals}
+    for rival in rivals.values():
+        script(rival.program)  # must be there
+    return {
+        name: Path(sys.executable) if rival.peer is None else rival.peer.find(given[rival.peer], flags.install_peers)
+        for name, rival in rivals.items()
+    }
+
+
+def _measure(name: str, pythons: dict[str, Path | None], flags: Flags) -> Result:
+    """Rounds in which everybody has a turn."""
+    work = WORKS[name]
+    limits: list[str] = []
+    players: dict[str, Callable[[], float]] = {"penstock": partial(_penstock, work, flags.seconds, limits)}
+    rivals = {rival.name: rival for rival in work.rivals if pythons.get(rival.name) is not None}
+    for who, rival in rivals.items():
+        players[who] = partial(_rival, rival, pythons[who], flags.seconds)
+    rounds: dict[str, list[float]] = {who: [] for who in players}
+    for turn in range(flags.rounds):
+        for who in sorted(players, key=lambda who: ([*players].index(who) - turn) % len(players)):
+            rounds[who].append(players[who]())
+            said = f"{name}, round {turn + 1} of {flags.rounds}: {who} {rounds[who][-1]:,.0f} steps/s"
+            print(said, file=sys.stderr, flush=True)
+    marks = {who: rival.mark for who, rival in rivals.items() if rival.mark is not None}
+    return Result(name, rounds, marks, limits)
+
+
+def _penstock(work: Work, seconds: float, limits: list[str]) -> float:
+    # what needs torch is imported when it is used: flags are read without it
+    from penstock.algorithms.appo import APPO, APPOConfig
+    from penstock.bench.engine_run import run_engine
+
+    seen = run_engine(APPO, APPOConfig(**work.settings), seconds=seconds)
+    limits.append(f"limited by {seen.limiting_role}, {seen.limiting_reason}")
+    return seen.rate
+
+
+def _rival(rival: Rival, python: Path | None, seconds: float) -> float:
+    """Have a rival do the work in a process of its own."""
+    command = [str(python), str(script(rival.program)), *rival.arguments, f"{seconds:g}"]
+    environment = dict(os.environ)
+    if rival.peer is not None:
+        environment.pop("PYTHONPATH", None)  # it was made for this interpreter
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise BenchError(f"{python} cannot be run to measure {rival.name}: {error}") from None
+    try:
+        said, _ = process.communicate(timeout=seconds + _START_UP)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{rival.name} gave no figure for {seconds + _START_UP:.0f} s: it hangs") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    found = re.search(r"^STEPS_PER_SECOND (\d+)$", said, re.MULTILINE)
+    if process.returncode or found is None:
+        raise BenchError(f"{rival.name} could not be measured (exit {process.returncode}):\n{said[-3000:].strip()}")
+    return float(found[1])
+
+
+def _header() -> str:
+    rule = "|".join("-" * (width + 1) + ("-" if name in ("work", "who") else ":") for name, width in _WIDTHS.items())
+    return f"{_line(*_WIDTHS)}\n|{rule}|"
+
+
+def _lines(result: Result) -> list[str]:
+    """Lines of the table: Penstock, and its rivals with how many times as fast as each it is."""
+    lines = []
+    for who, rounds in result.rounds.items():
+        compared = ("-", "-", "-")
+        if who != "penstock":
+            mark, met = result.marks.get(who), {None: "-", True: "yes", False: "NO"}[result.met(who)]
+            compared = (f"{result.ratio(who):.2f}x", "-" if mark is None else f"{mark:g}x", met)
+        spread = f"{min(rounds):,.0f}-{max(rounds):,.0f}"
+        lines.append(_line(result.work, who, f"{result.median(who):,.0f}", spread, *compared))
+    return lines
+
+
+def _line(*cells: str) -> str:
+    aligned = [
+        f"{cell:<{width}}" if name in ("work", "who") else f"{cell:>{width}}"
+        for cell, (name, width) in zip(cells, _WIDTHS.items(), strict=True)
+    ]
+    return f"| {' | '.join(aligned)} |"
+
+
+def _conclude(results: list[Result], flags: Flags, pythons: dict[str, Path | None]) -> None:
+    """How many marks hold, which were missed, and how to get who is missing."""
+    missing = [who for who, python in pythons.items() if python is None]
+    for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
+        if peer.name in missing:
+            print(peer.how_to_get())
+    judged = [(result, who) for result in results for who in result.marks]
+    missed = [(result, who) for result, who in judged if not result.met(who)]
+    if judged:
+        print(f"{len(judged) - len(missed)} of {len(judged)} marks hold")
+    for result, who in missed:
+        print(f"  missed: {result.work}, {result.ratio(who):.2f}x of {result.marks[who]:g}x {who}")
+    if not _wants_peers(flags):
+        print("no comparison: --peers measures others beside it")

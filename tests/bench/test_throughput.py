@@ -1,0 +1,178 @@
+"""`penstock bench throughput`: Penstock and its rivals take turns, and are judged by the marks."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.bench import BenchError, BenchUsageError, engine_run, peers, throughput
+from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3
+from penstock.bench.throughput import WORKS, Flags, Result, command, run
+
+BOTH = {"sample_factory": Path(sys.executable), "stable_baselines3": Path(sys.executable)}
+PROGRAMS = {
+    "sample_factory_throughput.py": 'print("noise\\nSTEPS_PER_SECOND 20000")',
+    "bare_cartpole.py": 'print("STEPS_PER_SECOND 80000")',
+    "sb3_throughput.py": 'import sys; print("STEPS_PER_SECOND", 1000 * int(sys.argv[1]))',
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
+        monkeypatch.delenv(peer.variable, raising=False)
+    monkeypatch.setattr(peers, "_SCRIPTS", tmp_path)
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).write_text(text)
+
+
+@pytest.fixture
+def penstock(monkeypatch):
+    """Penstock learns from 99,000, 100,000, 101,000 ... steps per second; returns the configs that it was run with."""
+    configs = []
+
+    def run_engine(algorithm, config, *, seconds):
+        configs.append(config)
+        rate = 98_000.0 + 1000 * len(configs)
+        return SimpleNamespace(rate=rate, limiting_role="rollout x2", limiting_reason="busy 97%, mostly env")
+
+    monkeypatch.setattr(engine_run, "run_engine", run_engine)
+    return configs
+
+
+def table(out: str) -> list[list[str]]:
+    lines = [line for line in out.splitlines() if line.startswith("| ")]
+    assert len({len(line) for line in lines}) == 1
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_penstock_is_compared_with_everybody_who_is_there(penstock, tmp_path, capsys):
+    assert run(Flags(seconds=3, json=tmp_path / "figures.json", **BOTH)) is True
+    out, err = capsys.readouterr()
+    assert table(out) == [
+        ["cartpole", "penstock", "100,000", "99,000-101,000", "-", "-", "-"],
+        ["cartpole", "sample-factory", "20,000", "20,000-20,000", "5.00x", "4.5x", "yes"],
+        ["cartpole", "bare loop", "80,000", "80,000-80,000", "1.25x", "0.867x", "yes"],
+        ["cartpole", "stable-baselines3", "3,000", "3,000-3,000", "33.33x", "-", "-"],
+    ]
+    assert "2 of 2 marks hold" in out
+    assert "cartpole: limited by rollout x2, busy 97%, mostly env" in out
+    turns = [line.split(": ")[1].rpartition(" steps/s")[0].rpartition(" ")[0] for line in err.splitlines()]
+    everybody = ["penstock", "sample-factory", "bare loop", "stable-baselines3"]
+    assert turns == [*everybody, *everybody[1:], *everybody[:1], *everybody[2:], *everybody[:2]]
+
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert written["machine"]["cores"] >= 1
+    assert written["settings"]["cartpole"]["batch_size"] == 8192
+    (measured,) = written["measured"]
+    assert measured["rounds"]["penstock"] == [99_000, 100_000, 101_000]
+    assert measured["medians"]["bare loop"] == 80_000
+    assert measured["compared"]["sample-factory"] == {"ratio": 5.0, "met": True}
+
+
+def test_a_missed_mark_is_told(penstock, tmp_path, capsys):
+    (tmp_path / "bare_cartpole.py").write_text('print("STEPS_PER_SECOND 125000")')
+    assert run(Flags(**BOTH)) is False
+    out = capsys.readouterr().out
+    assert "1 of 2 marks hold\n  missed: cartpole, 0.80x of 0.867x bare loop" in out
+
+
+def test_without_peers_the_own_figure_is_shown_and_how_to_get_more(penstock, capsys):
+    assert run(Flags(rounds=1)) is True
+    out = capsys.readouterr().out
+    assert [row[1] for row in table(out)] == ["penstock"]
+    assert "no comparison: --peers measures others beside it" in out
+
+
+def test_peers_that_are_not_installed_are_left_out_and_named(penstock, capsys):
+    assert run(Flags(rounds=1, peers=True)) is True
+    out = capsys.readouterr().out
+    assert [row[1] for row in table(out)] == ["penstock", "bare loop"]
+    assert "penstock bench throughput --sample-factory X/bin/python" in out
+    assert "penstock bench throughput --stable-baselines3 X/bin/python" in out
+
+
+def test_each_work_has_rivals_and_marks_of_its_own(penstock, capsys):
+    assert run(Flags(("cartpole-vector", "pong", "pong-bfloat16"), rounds=1, **BOTH)) is True
+    assert [(row[0], row[1], row[5]) for row in table(capsys.readouterr().out)] == [
+        ("cartpole-vector", "penstock", "-"),
+        ("pong", "penstock", "-"), ("pong", "sample-factory", "2x"),
+        ("pong-bfloat16", "penstock", "-"), ("pong-bfloat16", "sample-factory", "2.8x"),
+    ]  # fmt: skip
+    vector, pong, bfloat16 = penstock
+    assert (vector.vectorize, pong.precision, bfloat16.precision) == ("vector", "float32", "bfloat16")
+
+
+def test_the_settings_of_every_work_are_legal():
+    from penstock.algorithms.appo import APPOConfig
+
+    configs = [APPOConfig(**work.settings) for work in WORKS.values()]
+    assert {config.num_epochs * config.num_minibatches for config in configs} == {1}
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ('raise OSError("no such game")', r"sample-factory could not be measured \(exit 1\):\n(.|\n)*no such game"),
+        ('print("nothing")', r"sample-factory could not be measured \(exit 0\):\nnothing"),
+        ("import time; time.sleep(60)", r"sample-factory gave no figure for 1 s: it hangs"),
+    ],
+)
+def test_a_peer_that_fails_ends_the_bench_and_says_why(penstock, program, message, tmp_path, monkeypatch):
+    (tmp_path / "sample_factory_throughput.py").write_text(program)
+    monkeypatch.setattr(throughput, "_START_UP", 0.6 if "sleep" in program else 60.0)
+    with pytest.raises(BenchError, match=message):
+        run(Flags(seconds=0.4, **BOTH))
+
+
+def test_without_the_source_nothing_is_measured_beside_peers(penstock, tmp_path):
+    (tmp_path / "bare_cartpole.py").unlink()
+    with pytest.raises(BenchError, match=r"needs bench/peers/bare_cartpole\.py of the source"):
+        run(Flags(peers=True))
+    assert penstock == []
+
+
+def test_an_environment_that_is_not_installed_is_named_with_the_way_to_get_it(penstock, monkeypatch):
+    monkeypatch.setitem(WORKS, "pong", replace(WORKS["pong"], module="not_there"))
+    with pytest.raises(BenchUsageError, match=r"--work pong needs more than Penstock itself: pip install 'penstock\["):
+        run(Flags(("cartpole", "pong")))
+    assert penstock == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ["--work", "cartpol"],
+            "--work cartpol is unknown; did you mean 'cartpole'? (legal: cartpole, cartpole-vector",
+        ),
+        (["--work"], "--work names nothing to measure (legal: cartpole"),
+        (["--rounds", "0"], "--rounds 0 is not legal"),
+        (["--seconds", "0"], "--seconds 0 is not legal"),
+        (["--json", "/no/such/directory/x.json"], "there is no directory /no/such/directory"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_starts(args, message, penstock, capsys):
+    with pytest.raises(BenchUsageError) as caught:
+        command(args)
+    assert message in str(caught.value)
+    assert capsys.readouterr().out == ""
+    assert penstock == []
+
+
+def test_the_median_of_the_rounds_counts():
+    result = Result("w", {"penstock": [10.0, 500.0, 12.0], "other": [4.0, 6.0, 1.0]}, {"other": 3.0})
+    assert (result.median("penstock"), result.ratio("other"), result.met("other")) == (12.0, 3.0, True)
+    assert replace(result, marks={"other": 3.1}).met("other") is False
+    assert replace(result, marks={}).met("other") is None
+
+
+@pytest.mark.timeout(100)
+def test_a_real_training_is_measured(capsys):
+    assert run(Flags(rounds=1, seconds=0.2)) is True
+    ((_, _, rate, *_),) = table(capsys.readouterr().out)
+    assert int(rate.replace(",", "")) > 0
