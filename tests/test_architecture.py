@@ -24,7 +24,7 @@ MAY_USE = {
     "engine": {"config", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
     "flags": {"config"},
     "doctor": {"ipc"},
-    "bench": {"ipc"},
+    "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "engine"},
     "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},
     "__init__": {"config", "envs", "algorithms", "engine"},
 }
@@ -96,6 +96,7 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
         ("penstock.replay.cpprb", {"torch", "gymnasium"}),
         ("penstock.runs", {"torch", "gymnasium"}),
         ("penstock.bench.replay", {"torch", "gymnasium"}),
+        ("penstock.bench.ideal", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),
         ("penstock.experience", {"torch", "gymnasium"}),
         ("penstock.engine.rollout_worker", {"torch"}),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.hangs import HangWatch
 from penstock.engine.progress import Progress
-from penstock.engine.roles import RoleSpec
-from penstock.engine.roster import ACTIVITIES
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import Status
@@ -37,19 +35,14 @@ class Chronicle:
     ----------
     progress
         Where the run stands.
-    specs
-        Its roles.
     hangs
         Tells of environments that hang.
     run_directory
         Where it is written; None: nowhere.
     """
 
-    def __init__(
-        self, progress: Progress, specs: Sequence[RoleSpec], hangs: HangWatch, run_directory: RunDirectory | None
-    ) -> None:
+    def __init__(self, progress: Progress, hangs: HangWatch, run_directory: RunDirectory | None) -> None:
         self._progress = progress
-        self._specs = specs
         self._hangs = hangs
         self._run_directory = run_directory
         self._metrics = MetricsLog(None if run_directory is None else run_directory.path, self.event)
@@ -90,7 +83,7 @@ class Chronicle:
         self._next_refresh = now + REFRESH_INTERVAL
         for warning in self._hangs.look(now):
             self.event(warning)
-        self._progress.refresh_shares(self._specs, ACTIVITIES)
+        self._progress.refresh_shares()
         status = self._progress.status()
         if self._on_update is not None:
             self._progress.take_metrics(self._on_update(status) or {})
@@ -103,7 +96,6 @@ class Chronicle:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
-        self._specs = ()
 
 
 def metrics_of(status: Status) -> dict[str, float]:
@@ -123,5 +115,7 @@ def metrics_of(status: Status) -> dict[str, float]:
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
     values |= {f"loss/{name}": value for name, value in status.losses.items()}
+    if status.efficiency is not None:
+        values |= {"efficiency": status.efficiency} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.name}/{name}": share for role in status.roles for name, share in role.activities.items()}
     return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

@@ -1,21 +1,38 @@
-"""Where a role's time goes: seconds per activity, in the arena, where the supervisor reads them."""
+"""Where a role's time goes: wall and CPU seconds per activity, in the arena, where the supervisor reads them."""
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
+from collections.abc import Callable
 
 import numpy as np
 
-ACTIVITY, SINCE = 14, 15  # places in a gauge row behind the seconds: the activity going on, and since when
+WALL, CPU = slice(0, 14), slice(14, 28)  # places in a gauge row: seconds per activity, of wall and of CPU time
+ACTIVITY, SINCE = 28, 29  # and behind them: the activity going on, and since when
+# Asking the kernel for CPU time takes microseconds: activities that are over sooner than this are asked for together.
+CPU_INTERVAL = 1e-3  # seconds
+
+
+class _Thread(threading.local):
+    """What a thread knows of its clocks."""
+
+    running: Callable[[], Clock | None] = staticmethod(lambda: None)
+
+
+_thread = _Thread()
 
 
 class Clock:
-    """Counts wall time per activity; the role says when it switches.
+    """Counts wall time per activity, and the CPU time of the whole process; the role says when it switches.
+
+    Roles that share a thread, as in the serial backend, take turns: one clock stands still while another runs.
 
     Parameters
     ----------
     gauges
-        float64 ``[16]``, a row of the arena's gauges; this role alone writes it.
+        float64 ``[32]``, a row of the arena's gauges; this role alone writes it.
     activities
         Names, at most 14. Those that begin with "wait" are no work.
     """
@@ -23,16 +40,53 @@ class Clock:
     def __init__(self, gauges: np.ndarray, activities: tuple[str, ...]) -> None:
         self._gauges = gauges
         self._gauges.fill(0.0)
+        self._wall, self._cpu = gauges[WALL], gauges[CPU]
         self._index = {name: i for i, name in enumerate(activities)}
+        self._is_wait = [name.startswith("wait") for name in activities]
+        self._myself = weakref.ref(self)
         self._current = len(activities) - 1
-        self._since = time.monotonic()
+        self._since = self._asked = self._cpu_then = 0.0
+        self._unasked = [0.0] * len(activities)
+        self._run()
 
     def switch(self, activity: str) -> None:
         """Book the time since the last switch, and go on with another activity."""
+        current = self._index[activity]
+        self._run()
+        self._current = current
+        self._gauges[ACTIVITY] = current
+        self._gauges[SINCE] = self._since
+
+    def _run(self) -> None:
+        """Have the clock that runs in this thread book its time, and run on from now."""
         now = time.monotonic()
-        gauges = self._gauges
-        gauges[self._current] += now - self._since
+        running = _thread.running()
+        if running is not None:
+            running._book(now)
+        if running is self:
+            if now - self._asked >= CPU_INTERVAL:
+                self._book_cpu(now)
+        else:
+            if running is not None:
+                running._book_cpu(now)
+            self._since = self._asked = now
+            self._cpu_then = time.process_time()
+        _thread.running = self._myself
+
+    def _book(self, now: float) -> None:
+        spent = now - self._since
+        self._wall[self._current] += spent
+        self._unasked[self._current] += spent
         self._since = now
-        self._current = self._index[activity]
-        gauges[ACTIVITY] = self._current
-        gauges[SINCE] = now
+
+    def _book_cpu(self, now: float) -> None:
+        """Book the CPU time since it was last asked for: to work, and to waiting only what work had no time for."""
+        cpu, walls = time.process_time(), self._unasked
+        waits = sum(wall for wall, is_wait in zip(walls, self._is_wait, strict=True) if is_wait)
+        work = sum(walls) - waits
+        spent = cpu - self._cpu_then
+        spent_waiting = min(max(0.0, spent - work), waits) if work else spent
+        for i, (wall, is_wait) in enumerate(zip(walls, self._is_wait, strict=True)):
+            if wall:
+                self._cpu[i] += spent_waiting * wall / waits if is_wait else (spent - spent_waiting) * wall / work
+        self._asked, self._cpu_then, self._unasked = now, cpu, [0.0] * len(walls)

@@ -21,7 +21,7 @@ class HangWatch:
     specs
         The roles of the run.
     gauges
-        float64 ``[roles, 16]``: the arena's gauges.
+        float64 ``[roles, 32]``: the arena's gauges.
     num_envs_per_worker
         Lanes per rollout worker.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,22 @@ from typing import Any
 import numpy as np
 
 from penstock.config import Config
-from penstock.engine.clock import ACTIVITY
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.roles import RoleSpec
-from penstock.runs.status import RoleShare, Status
+from penstock.engine.time_spent import (
+    Moment,
+    RoleTime,
+    busiest_role,
+    busy_seconds,
+    cpu_by_purpose,
+    limiting_role,
+    role_times,
+    rows_by_kind,
+)
+from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 RECENT_EPISODES = 100
-RATE_SECONDS = 5.0
+RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
 SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
 
 
@@ -32,14 +42,30 @@ class Progress:
     frame_skip
         Simulator frames per step.
     gauges
-        float64 ``[roles, 16]``: the arena's gauges.
+        float64 ``[roles, 32]``: the arena's gauges.
+    specs
+        The roles of the run.
+
+    Attributes
+    ----------
+    last_report
+        The moment of the learner's last report; None before the first.
     """
 
-    def __init__(self, config: Config, algorithm: str, env: str, frame_skip: int, gauges: np.ndarray) -> None:
+    def __init__(
+        self,
+        config: Config,
+        algorithm: str,
+        env: str,
+        frame_skip: int,
+        gauges: np.ndarray,
+        specs: Sequence[RoleSpec],
+    ) -> None:
         self._config = config
         self._names = {"algorithm": algorithm, "env": env}
         self._frame_skip = frame_skip
         self._gauges = gauges
+        self._rows = rows_by_kind(specs)
         self.run_dir: str | None = None
         self.learned: dict[str, Any] = {}
         self._by_worker: dict[int, dict[str, Any]] = {}
@@ -54,14 +80,18 @@ class Progress:
         self._metric_reports: dict[str, list[float]] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
         self._rate: deque[tuple[float, int]] = deque()
-        self._gauges_then = gauges.copy()
+        self.last_report: Moment | None = None
+        self._looks = deque([self._moment(busy_seconds())])
+        self._times: dict[str, RoleTime] = {}
         self._shares: dict[str, RoleShare] = {}
+        self._cores: dict[str, float] = {}
 
     def take_learned(self, report: dict[str, Any]) -> None:
         """Note where the learner stands."""
         self.learned = {**self.learned, **report, **self._learned_in_workers}
         self.steps = report["steps"]
-        self._rate.append((time.monotonic(), self.steps))
+        self.last_report = self._moment()
+        self._rate.append((self.last_report.time, self.steps))
 
     def take_learned_in_worker(self, report: dict[str, Any]) -> None:
         """Note what a worker that learns itself says of it: losses are the last one's, policy lag is all workers'."""
@@ -100,8 +130,9 @@ class Progress:
             self.best_return = evaluation.mean_return
 
     def restart_rate(self) -> None:
-        """Forget the recent rate: the run has rested."""
+        """Forget the recent rate, and where the time went: the run has rested."""
         self._rate.clear()
+        self._looks = deque([self._moment(busy_seconds())])
 
     @property
     def mean_return(self) -> float | None:
@@ -117,49 +148,51 @@ class Progress:
     def steps_per_second(self) -> float:
         """Recent rate of steps learned from; 0 where nothing was learned for a while."""
         now = time.monotonic()
-        while self._rate and now - self._rate[0][0] > RATE_SECONDS:
+        while self._rate and now - self._rate[0][0] > RECENT_SECONDS:
             self._rate.popleft()
         if len(self._rate) < 2:
             return 0.0
         (began, before), (_, after) = self._rate[0], self._rate[-1]
         return (after - before) / (now - began)
 
-    def refresh_shares(self, specs: Sequence[RoleSpec], activities: dict[str, tuple[str, ...]]) -> None:
-        """Work out how every role spent the time since the last call."""
-        spent = (self._gauges - self._gauges_then)[:, :ACTIVITY]
-        if spent.max() < SHORTEST_WINDOW:
+    def refresh_shares(self) -> None:
+        """Work out how every role spent the last seconds, and what the cores did."""
+        now = self._moment(busy_seconds())
+        self._looks.append(now)
+        while len(self._looks) > 2 and now.time - self._looks[1].time >= RECENT_SECONDS:
+            self._looks.popleft()
+        seconds = now.time - self._looks[0].time
+        if seconds < SHORTEST_WINDOW:
             return
-        self._gauges_then = self._gauges.copy()
-        kinds: dict[str, list[int]] = {}
-        for spec in specs:
-            kinds.setdefault(spec.name.split("-")[0], []).append(spec.index)
-        for kind, rows in kinds.items():
-            names = activities[kind]
-            seconds = np.maximum(spent[rows, : len(names)], 0.0).sum(0)  # a role made anew begins at zero
-            if (total := seconds.sum()) > 0.0:
-                shares = dict(zip(names, (seconds / total).tolist(), strict=True))
-                busy = sum(share for name, share in shares.items() if not name.startswith("wait"))
-                name = kind if len(rows) == 1 else f"{kind} x{len(rows)}"
-                self._shares[kind] = RoleShare(name=name, activities=shares, busy=busy)
+        self._times = self.role_times(self._looks[0], now)
+        for kind, role in self._times.items():
+            if total := max(sum(role.wall.values()), seconds * role.processes):
+                shares = {name: spent / total for name, spent in role.wall.items()}
+                self._shares[kind] = RoleShare(name=role.name, activities=shares, busy=role.busy / total)
+        cpu = cpu_by_purpose(self._times, now.own_cpu - self._looks[0].own_cpu)
+        ours, busy = sum(cpu.values()), now.busy - self._looks[0].busy
+        total = max(ours, seconds * len(os.sched_getaffinity(0)))
+        cpu["other programs"] = min(max(0.0, busy - ours), total - ours)
+        self._cores = {purpose: spent / total for purpose, spent in cpu.items()}
+        self._cores["idle"] = 1.0 - sum(self._cores.values())
 
-    def limiting(self) -> tuple[str, str]:
-        """Name the role that holds the run back, and why."""
-        rollout, learner, policy = (self._shares.get(kind) for kind in ("rollout", "learner", "policy"))
-        if rollout is None or learner is None:
-            return "", ""
-        for_learner = rollout.activities["wait for slots"] + rollout.activities["wait for learner"]
-        for_actions = rollout.activities["wait for actions"]
-        if for_learner > 0.2 and for_learner >= for_actions:
-            return learner.name, f"rollout workers wait {for_learner:.0%} of their time for it"
-        if for_actions > 0.2 and policy is not None:
-            return policy.name, f"rollout workers wait {for_actions:.0%} of their time for actions"
-        most = max(("env", "infer", "write", "learn"), key=lambda name: rollout.activities[name])
-        return rollout.name, f"busy {rollout.busy:.0%} of the time, mostly {most}"
+    def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
+        """How every role spent the time between two moments, by its kind."""
+        return role_times(self._rows, before, after)
+
+    def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
+        """Name the role that holds the run back, and why, from how the roles spent their time."""
+        return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
+
+    def _moment(self, busy: float = 0.0) -> Moment:
+        # In the serial backend the roles' clocks count all of this process.
+        own_cpu = 0.0 if self._config.backend == "serial" else time.process_time()
+        return Moment(time.monotonic(), self.steps, self._gauges.copy(), own_cpu, busy)
 
     def status(self) -> Status:
         """Everything shown, as plain numbers."""
         learned = self.learned
-        role, reason = self.limiting()
+        role, reason = self.limiting(self._times)
         return Status(
             **self._names,
             run_dir=self.run_dir,
@@ -185,6 +218,8 @@ class Progress:
             updates_per_step=learned.get("updates_per_step"),
             skipped_updates=learned.get("skipped_updates", 0),
             restarts=self.restarts,
+            efficiency=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
+            cores=self._cores,
             roles=tuple(self._shares.values()),
             limiting_role=role,
             limiting_reason=reason,

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.runs.status import RoleShare, Status
+from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
@@ -75,6 +75,8 @@ def plain_line(status: Status) -> str:
     ):
         if count:
             parts.append(f"{label} {count:,}")
+    if status.efficiency is not None:
+        parts.append(f"efficiency {status.efficiency:.0%}")
     if status.limiting_role:
         parts.append(f"limited by {status.limiting_role}")
     return "  ".join(parts)
@@ -198,10 +200,20 @@ def _roles(status: Status, width: int) -> Panel:
         name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
         rows.add_row(name, _bar(role, looks, bar_width), _legend(role, looks))
     body: list[RenderableType] = [rows]
+    if status.efficiency is not None:
+        body.append(_efficiency(status.efficiency, status.cores))
     if status.limiting_role:
         reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
         body.append(Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason))
     return _panel(Group(*body), "roles")
+
+
+def _efficiency(efficiency: float, cores: Mapping[str, float]) -> Columns:
+    entries = [Text.assemble(("efficiency: ", "dim"), (f"{efficiency:.0%}", "bold green"))]
+    for name, share in cores.items():
+        if share >= _LEAST_SHARE:
+            entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))
+    return Columns(entries, padding=(0, 2))
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+REAL_WORK = ("env", "infer", "learn")
+"""What a run cannot do without: stepping environments, choosing actions, learning."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoleShare:
@@ -15,7 +18,7 @@ class RoleShare:
     activities: Mapping[str, float]
     """Share of wall time per activity, e.g. {"env": 0.62, "wait for slots": 0.10}; the sum is at most 1."""
     busy: float
-    """Share of wall time spent on real work, from 0 to 1. Activities beyond it are waits."""
+    """Share of wall time spent in activities that are no waits, from 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,12 @@ class Status:
     restarts: int = 0
     """Workers replaced so far."""
 
+    efficiency: float | None = None
+    """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is
+    more than the same work costs alone counts as real here; `penstock bench ideal` tells the two apart.)"""
+    cores: Mapping[str, float] = field(default_factory=dict)
+    """Share of all cores' time of the last seconds by what it went into: "env", "infer", "learn", "evaluate",
+    "copying", "other" (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""
     roles: tuple[RoleShare, ...] = ()
     limiting_role: str = ""
     """Name of the role that holds the run back."""

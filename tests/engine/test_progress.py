@@ -1,5 +1,6 @@
 """What the roles have reported, and what it says about the run."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,12 +8,12 @@ import pytest
 
 from penstock.config import SegmentConfig
 from penstock.engine import progress as progress_module
-from penstock.engine.clock import ACTIVITY, SINCE
+from penstock.engine import time_spent
+from penstock.engine.clock import CPU, SINCE, WALL
 from penstock.engine.evaluation import Evaluation
-from penstock.engine.progress import RATE_SECONDS, RECENT_EPISODES, Progress
+from penstock.engine.progress import RECENT_EPISODES, RECENT_SECONDS, Progress
+from penstock.engine.roster import ACTIVITIES
 
-ROLLOUT = ("env", "infer", "write", "wait for slots", "wait for actions", "wait for learner", "learn")
-ACTIVITIES = {"rollout": ROLLOUT, "policy": ("infer", "wait for requests"), "learner": ("learn", "wait for data")}
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
 SPECS = [SimpleNamespace(name=name, index=index) for index, name in enumerate(ROLES)]
 
@@ -25,20 +26,33 @@ def now(monkeypatch):
     return time
 
 
+@pytest.fixture
+def own_cpu(monkeypatch):
+    """The CPU time of the supervisor's process, likewise."""
+    spent = [9.0]
+    monkeypatch.setattr(progress_module.time, "process_time", lambda: spent[0])
+    return spent
+
+
 def a_progress(**settings):
     config = SegmentConfig(env="CartPole-v1", **settings)
-    return Progress(config, "ppo", "CartPole-v1", 4, np.zeros((4, 16)))
+    return Progress(config, "ppo", "CartPole-v1", 4, np.zeros((4, 32)), SPECS)
 
 
 def learned(steps, **values):
     return {"steps": steps, **values}
 
 
-def spend(progress, *roles):
-    """Book seconds to the roles' activities, and look."""
-    for row, seconds in enumerate(roles):
-        progress._gauges[row, : len(seconds)] += seconds
-    progress.refresh_shares(SPECS, ACTIVITIES)
+def spend(progress, now, seconds, *roles):
+    """Let time go by, book what the roles did meanwhile (seconds of wall time, or of wall and CPU), and look."""
+    now[0] += seconds
+    for row, activities in enumerate(roles):
+        names = ACTIVITIES[ROLES[row].split("-")[0]]
+        for name, spent in activities.items():
+            wall, cpu = spent if isinstance(spent, tuple) else (spent, 0.0)
+            progress._gauges[row, WALL][names.index(name)] += wall
+            progress._gauges[row, CPU][names.index(name)] += cpu
+    progress.refresh_shares()
     return {share.name: share for share in progress.status().roles}
 
 
@@ -78,7 +92,7 @@ def test_the_rate_is_that_of_the_last_seconds(now):
     now[0] += 2.0
     progress.take_learned(learned(1000))
     assert progress.steps_per_second == 500.0
-    now[0] += RATE_SECONDS - 1.0  # the first report is too old now
+    now[0] += RECENT_SECONDS - 1.0  # the first report is too old now
     progress.take_learned(learned(1400))
     assert progress.steps_per_second == 100.0
 
@@ -110,42 +124,151 @@ def test_the_best_evaluation_is_remembered_beside_the_last():
     assert (progress.status().eval_return, progress.status().best_return) == (7.0, 9.0)
 
 
-def test_roles_of_one_kind_share_a_line_with_how_they_spent_the_time_since_the_last_look():
+def test_roles_of_one_kind_share_a_line_with_how_they_spent_the_last_seconds(now):
     progress = a_progress()
-    spend(progress, [50.0])  # long ago
-    shares = spend(progress, [3.0, 0.0, 1.0], [2.0, 0.0, 0.0, 2.0], [1.0, 3.0], [4.0])
+    spend(progress, now, RECENT_SECONDS, {"env": RECENT_SECONDS})  # long ago
+    shares = spend(
+        progress, now, RECENT_SECONDS,
+        {"env": 4.0, "write": 1.0}, {"env": 2.0, "wait for slots": 3.0}, {"infer": 1.0, "wait for requests": 4.0},
+        {"learn": 5.0},
+    )  # fmt: skip
     rollout = shares["rollout x2"]
-    assert list(rollout.activities.items()) == list(zip(ROLLOUT, (5 / 8, 0, 1 / 8, 2 / 8, 0, 0, 0), strict=True))
-    assert rollout.busy == 6 / 8 and shares["policy"].busy == 1 / 4 and shares["learner"].busy == 1.0
+    spent = {name: share for name, share in rollout.activities.items() if share}
+    assert spent == {"env": 6 / 10, "write": 1 / 10, "wait for slots": 3 / 10}
+    assert tuple(rollout.activities) == ACTIVITIES["rollout"]
+    assert rollout.busy == 7 / 10 and shares["policy"].busy == 1 / 5 and shares["learner"].busy == 1.0
 
 
-def test_too_short_a_look_is_put_off_until_there_is_enough_to_share_out():
+def test_looks_in_between_do_not_shorten_what_the_shares_are_of(now):
     progress = a_progress()
-    progress._gauges[:, ACTIVITY], progress._gauges[:, SINCE] = 3, 1e6  # not seconds
-    assert spend(progress, [0.04], [], [], [0.02]) == {}
-    assert spend(progress, [0.04, 0.12], [], [], [0.02])["rollout x2"].activities["env"] == pytest.approx(0.4)
+    for _ in range(20):
+        spend(progress, now, 0.25, {"env": 0.25}, {"env": 0.25})
+    shares = spend(progress, now, 0.25, {"write": 0.25}, {"write": 0.25})["rollout x2"].activities
+    assert (shares["env"], shares["write"]) == (pytest.approx(0.95), pytest.approx(0.05))
 
 
-def test_a_role_that_began_anew_meanwhile_takes_nothing_from_the_others_of_its_kind():
+def test_too_short_a_look_is_put_off_until_there_is_enough_to_share_out(now):
     progress = a_progress()
-    spend(progress, [5.0], [5.0])
+    progress._gauges[:, SINCE] = 1e6  # not seconds
+    assert spend(progress, now, 0.05, {"env": 0.04}) == {}
+    assert spend(progress, now, 0.15, {"env": 0.06})["rollout x2"].activities["env"] == pytest.approx(0.25)
+
+
+def test_a_rest_between_two_trainings_is_nobodys_time(now):
+    progress = a_progress()
+    spend(progress, now, 1.0, {"env": 1.0}, {"env": 1.0})
+    progress._gauges[0, WALL][-1] += 60.0
+    now[0] += 60.0
+    progress.restart_rate()
+    assert spend(progress, now, 1.0, {"env": 0.5}, {"env": 0.5})["rollout x2"].activities["env"] == 0.5
+
+
+def test_time_that_is_booked_only_at_the_end_of_a_long_update_is_not_more_than_all(now):
+    progress = a_progress()
+    for _ in range(2):
+        spend(progress, now, 10.0)  # the learner is in the midst of it
+    shares = spend(progress, now, 1.0, {}, {}, {}, {"learn": 21.0})
+    assert shares["learner"].activities["learn"] == 1.0
+
+
+def test_a_role_that_began_anew_meanwhile_takes_nothing_from_the_others_of_its_kind(now):
+    progress = a_progress()
+    spend(progress, now, RECENT_SECONDS, {"env": 5.0}, {"env": 5.0})
     progress._gauges[0] = 0.0
-    shares = spend(progress, [0.0, 0.0, 0.0, 1.0], [3.0])["rollout x2"].activities
-    assert (shares["env"], shares["wait for slots"]) == (0.75, 0.25)
+    shares = spend(progress, now, RECENT_SECONDS, {"wait for slots": 1.0}, {"env": 3.0})["rollout x2"].activities
+    assert (shares["env"], shares["wait for slots"]) == (0.3, 0.1)
 
 
 @pytest.mark.parametrize(
     ("rollout", "role", "reason"),
     [
-        ([4.0, 0.0, 1.0, 3.0, 2.0], "learner", "rollout workers wait 30% of their time for it"),
-        ([4.0, 0.0, 1.0, 2.0, 3.0], "policy", "rollout workers wait 30% of their time for actions"),
-        ([5.0, 0.0, 2.0, 1.5, 1.5], "rollout x2", "busy 70% of the time, mostly env"),
-        ([1.0, 7.0, 1.0, 1.0, 0.0], "rollout x2", "busy 90% of the time, mostly infer"),
-        ([2.0, 1.0, 1.0, 0.0, 0.0, 0.0, 6.0], "rollout x2", "busy 100% of the time, mostly learn"),
+        (
+            {"env": 4.0, "write": 1.0, "wait for slots": 3.0, "wait for actions": 2.0},
+            "learner", "rollout workers wait 30% of their time for it",
+        ),
+        (
+            {"env": 4.0, "write": 1.0, "wait for learner": 3.0, "wait for actions": 2.0},
+            "learner", "rollout workers wait 30% of their time for it",
+        ),
+        (
+            {"env": 4.0, "write": 1.0, "wait for slots": 2.0, "wait for actions": 3.0},
+            "policy", "rollout workers wait 30% of their time for actions",
+        ),
+        (
+            {"env": 5.0, "write": 2.0, "wait for slots": 1.5, "wait for actions": 1.5},
+            "rollout x2", "busy 70% of the time, mostly env",
+        ),
+        (
+            {"env": 1.0, "infer": 7.0, "write": 1.0, "wait for slots": 1.0},
+            "rollout x2", "busy 90% of the time, mostly infer",
+        ),
+        ({"env": 2.0, "infer": 1.0, "write": 1.0, "learn": 6.0}, "rollout x2", "busy 100% of the time, mostly learn"),
     ],
-)
-def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, reason):
+)  # fmt: skip
+def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, reason, now):
     progress = a_progress()
-    spend(progress, rollout, rollout, [1.0, 1.0], [1.0, 1.0])
+    spend(progress, now, 10.0, rollout, rollout, {"infer": 5.0}, {"learn": 5.0})
     status = progress.status()
     assert (status.limiting_role, status.limiting_reason) == (role, reason)
+
+
+def test_where_all_take_turns_in_one_thread_the_one_that_takes_longest_is_named(now):
+    progress = a_progress(backend="serial")
+    spend(progress, now, 10.0, {"env": 2.0}, {"env": 1.5, "infer": 0.5}, {}, {"learn": 5.0, "gather": 1.0})
+    status = progress.status()
+    assert (status.limiting_role, status.limiting_reason) == ("learner", "busy 60% of the time, mostly learn")
+
+
+def test_the_cores_time_is_told_apart_by_what_it_went_into(now, own_cpu, monkeypatch):
+    monkeypatch.setattr(progress_module.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(progress_module, "busy_seconds", lambda: 100.0)
+    progress = a_progress()
+    own_cpu[0] += 0.25
+    monkeypatch.setattr(progress_module, "busy_seconds", lambda: 116.0)
+    spend(
+        progress, now, 5.0,  # of 4 cores
+        {"env": (4.0, 3.0), "infer": (1.0, 1.0)}, {"write": (1.0, 0.5), "wait for slots": (4.0, 0.5)},
+        {"infer": (4.0, 1.0), "wait for requests": (1.0, 0.25)}, {"learn": (5.0, 7.0), "gather": (1.0, 0.5)},
+    )  # fmt: skip
+    status = progress.status()
+    assert status.cores == {
+        "env": 3 / 20, "infer": 2 / 20, "learn": 7 / 20, "evaluate": 0.0, "copying": 1 / 20, "other": 1 / 20,
+        "other programs": 2 / 20, "idle": pytest.approx(4 / 20),
+    }  # fmt: skip
+    assert status.efficiency == pytest.approx(12 / 20)
+
+
+def test_in_one_process_the_supervisors_time_is_not_counted_twice(now, own_cpu):
+    progress = a_progress(backend="serial")
+    own_cpu[0] += 1.0
+    spend(progress, now, 1.0, {"env": (1.0, 1.0)})
+    assert progress.status().cores["other"] == 0.0
+
+
+def test_before_the_first_look_there_is_no_efficiency():
+    status = a_progress().status()
+    assert status.efficiency is None and status.cores == {}
+
+
+def test_the_moment_of_a_report_holds_what_was_booked_then(now):
+    progress = a_progress()
+    assert progress.last_report is None
+    progress._gauges[0, 0] = 3.0
+    progress.take_learned(learned(64))
+    progress._gauges[0, 0] = 4.0
+    moment = progress.last_report
+    assert (moment.time, moment.steps, moment.gauges[0, 0]) == (now[0], 64, 3.0)
+
+
+def test_other_programs_take_no_more_than_the_run_has_left(now, own_cpu, monkeypatch):
+    progress = a_progress()
+    monkeypatch.setattr(progress_module, "busy_seconds", lambda: 1e9)
+    spend(progress, now, 1.0, {"env": (1.0, 1.0)})
+    assert sum(progress.status().cores.values()) == pytest.approx(1.0) and progress.status().cores["idle"] >= 0.0
+
+
+def test_cores_are_busy_while_something_computes():
+    before, began = time_spent.busy_seconds(), time.process_time()
+    while time.process_time() < began + 0.1:
+        pass
+    assert time_spent.busy_seconds() >= before + 0.05

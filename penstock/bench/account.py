@@ -1,0 +1,201 @@
+"""The account of a measured training: the ideal, how much of it was reached, and where the rest went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.bench.costs import Costs, Crew
+from penstock.bench.engine_run import EngineRun
+from penstock.engine.time_spent import RoleTime, is_work
+from penstock.runs.status import REAL_WORK
+
+NAMES = {"env": "stepping environments", "infer": "choosing actions", "learn": "learning"}
+COPYING = {"write": "rollout workers writing", "gather": "the learner gathering"}
+_LEAST_SHARE = 0.005
+
+
+def bounds(costs: Costs, crew: Crew) -> dict[str, float]:
+    """Steps per second that nothing can exceed, by what keeps it from more; the least of them is the ideal.
+
+    The standard ones are ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``. Rollout workers
+    step one group after another; a policy worker has so many threads; a device does one thing after another. Where
+    learning and stepping take turns, a step takes its share of either: ``1 / (1 / stepping + c_learn /
+    learner_threads)``, in which stepping is as fast as cores, rollout workers and policy worker let it be.
+    """
+    in_worker = costs.env + costs.env_wait
+    if not crew.policy_threads:
+        in_worker += costs.infer
+    if not crew.learner_threads:
+        in_worker += costs.learn
+    workers = crew.workers / in_worker
+    found = {"cores": crew.cores / costs.all, "rollout workers": workers}
+    if crew.policy_threads:
+        found["policy worker"] = crew.policy_threads / costs.infer
+    if crew.learner_threads:
+        found["learner"] = crew.learner_threads / costs.learn
+    if costs.device:
+        found["device"] = 1.0 / costs.device
+    if crew.takes_turns and crew.learner_threads:
+        stepping = min(workers, found.get("policy worker", workers), crew.cores / (costs.env + costs.infer))
+        found["taking turns"] = 1.0 / (1.0 / stepping + costs.learn / crew.learner_threads)
+    return found
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was measured, and what follows from it.
+
+    Attributes
+    ----------
+    costs, crew
+        What the work of a step costs alone, and who can do it.
+    engine
+        The training.
+    """
+
+    costs: Costs
+    crew: Crew
+    engine: EngineRun
+
+    @cached_property
+    def bounds(self) -> dict[str, float]:
+        """Steps per second that nothing can exceed."""
+        return bounds(self.costs, self.crew)
+
+    @property
+    def bound_by(self) -> str:
+        """What the ideal is bound by."""
+        return min(self.bounds, key=self.bounds.__getitem__)
+
+    @property
+    def ideal(self) -> float:
+        """Steps per second."""
+        return self.bounds[self.bound_by]
+
+    @property
+    def efficiency(self) -> float:
+        """Share of the ideal that was reached."""
+        return self.engine.rate / self.ideal
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """Where the cores' time went: core-seconds per step, which add up to ``cores / measured rate``."""
+        steps = self.engine.steps
+        spent = {
+            activity: sum(role.cpu.get(activity, 0.0) for role in self.engine.roles) / steps
+            for activity in (*REAL_WORK, *COPYING)
+        }
+        parts = {f"real work: {NAMES[work]}": getattr(self.costs, work) for work in REAL_WORK}
+        parts |= {f"more than alone: {NAMES[work]}": spent[work] - getattr(self.costs, work) for work in REAL_WORK}
+        parts |= {f"copying: {name}": spent[activity] for activity, name in COPYING.items()}
+        parts["Python and the rest"] = self.engine.cpu_seconds / steps - sum(spent.values())
+        parts["other programs"] = min(self.engine.other_programs / steps, max(0.0, self.total - sum(parts.values())))
+        parts["idle"] = self.total - sum(parts.values())
+        return parts
+
+    @property
+    def total(self) -> float:
+        """Core-seconds that went by for each step."""
+        return self.crew.cores / self.engine.rate
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for a JSON file."""
+        return {
+            "costs": asdict(self.costs),
+            "crew": asdict(self.crew),
+            "bounds": self.bounds,
+            "ideal": self.ideal,
+            "bound_by": self.bound_by,
+            "measured": self.engine.rate,
+            "efficiency": self.efficiency,
+            "parts": self.parts,
+            "total": self.total,
+            "engine": asdict(self.engine),
+            "shares": {role.name: shares_by_cause(role) for role in self.engine.roles},
+        }
+
+    def setting(self) -> str:
+        """Who did the work, in a few words."""
+        crew = self.crew
+        where = (
+            f"policy worker with {_threads(crew.policy_threads)}" if crew.policy_threads else "chosen in the workers"
+        )
+        learner = f"learner with {_threads(crew.learner_threads)}" if crew.learner_threads else "learned in the workers"
+        turns = ", stepping and learning take turns" if crew.takes_turns else ""
+        return f"{crew.cores} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}"
+
+    def text(self) -> str:
+        """Tables for a terminal, which are Markdown, too."""
+        costs, engine = self.costs, self.engine
+        others = ", ".join(f"{name} {rate:,.0f}" for name, rate in self.bounds.items() if name != self.bound_by)
+        alone = [f"{NAMES[work]} {_us(getattr(costs, work))}" for work in REAL_WORK]
+        alone += [f"environments wait {_us(costs.env_wait)}"] if costs.env_wait > 0.1 * costs.env else []
+        alone += [f"device {_us(costs.device)}"] if costs.device else []
+        lines = [
+            f"alone, us per step: {', '.join(alone)}",
+            "",
+            f"ideal      {self.ideal:>10,.0f} steps/s, bound by {self.bound_by} (other bounds: {others})",
+            f"measured   {engine.rate:>10,.0f} steps/s, during {engine.seconds:.1f} s",
+            f"efficiency {self.efficiency:>10.1%}",
+        ]
+        if self.bound_by == "taking turns":
+            standard = min(self.bounds["cores"], self.bounds["learner"])
+            lines.append(
+                f"(nobody steps while the learner learns: the ideal is 1 / (1 / stepping + c_learn / learner threads); "
+                f"of the {standard:,.0f} steps/s that could be if they overlapped, {engine.rate / standard:.1%})"
+            )
+        if engine.limiting_role:
+            lines.append(f"limited by {engine.limiting_role}: {engine.limiting_reason}")
+        parts = [(name, _us(seconds), f"{seconds / self.total:.1%}") for name, seconds in self.parts.items()]
+        parts.append(("total", _us(self.total), "100.0%"))
+        lines += ["", *_table(("where the cores' time went", "us per step", "share"), parts), ""]
+        return "\n".join([*lines, *self._roles()])
+
+    def _roles(self) -> list[str]:
+        by_role = {role.name: shares_by_cause(role) for role in self.engine.roles}
+        causes = list(dict.fromkeys(cause for shares in by_role.values() for cause in shares))
+        causes = [cause for cause in causes if any(s.get(cause, 0.0) >= _LEAST_SHARE for s in by_role.values())]
+        cells = [(name, *(_share(shares.get(cause)) for cause in causes)) for name, shares in by_role.items()]
+        return _table(("wall time by role", *causes), cells)
+
+
+def shares_by_cause(role: RoleTime) -> dict[str, float]:
+    """Shares of a role's wall time; they add up to 1.
+
+    "working" is on a core, "held up" is in the midst of work but on none: ready to run, or blocked. Waits have names.
+    """
+    total = sum(role.wall.values()) or 1.0
+    working = sum(min(role.cpu[name], wall) for name, wall in role.wall.items() if is_work(name))
+    waits = {name: wall / total for name, wall in role.wall.items() if not is_work(name)}
+    return {"working": working / total, "held up": (role.busy - working) / total, **waits}
+
+
+def _threads(count: int) -> str:
+    return _count(count, "thread")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _us(seconds: float) -> str:
+    return f"{1e6 * seconds:,.2f}"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table whose columns stand below each other, the first to the left."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *others = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        return f"| {' | '.join([f'{cells[0]:<{len(first)}}', *others])} |"
+
+    rule = "|".join([f"{'-' * (widths[0] + 2)}", *(f"{'-' * (width + 1)}:" for width in widths[1:])])
+    return [line(head), f"|{rule}|", *map(line, rows)]

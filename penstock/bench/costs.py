@@ -1,0 +1,289 @@
+"""What the real work of a step costs on this machine: each kind measured alone, but with all cores busy with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from penstock.algorithms.base import Algorithm
+from penstock.algorithms.replay import ReplayAlgorithm
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.bench import BenchError
+from penstock.bench.work import Choosing, LearningFromSegments, LearningFromTransitions, Stepping, Work, fill
+from penstock.config import Config
+from penstock.engine.device_roles import parts_of
+from penstock.engine.launcher import LauncherDied
+from penstock.engine.learner import Start
+from penstock.engine.local import LocalBackend
+from penstock.engine.preparation import resolve_env, run_shape
+from penstock.engine.restarts import Restarts, RoleDied
+from penstock.engine.roles import Report
+from penstock.engine.roster import infers_centrally, role_specs
+from penstock.envs.making import PROBED_LANE, probe
+from penstock.experience.arena import ExperienceArena
+from penstock.runs.status import REAL_WORK
+
+ROUND_SECONDS = 0.1
+WARM_UP_SECONDS = 0.3
+PATIENCE = 120.0  # seconds for making everything, and for one piece of work beyond its time
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one step costs.
+
+    Attributes
+    ----------
+    env, infer, learn
+        CPU seconds, each measured alone but with all cores busy.
+    env_wait
+        Seconds in which the environment waits for something, asleep.
+    device
+        Seconds of the GPU, for choosing and learning; 0 without one.
+    """
+
+    env: float
+    infer: float
+    learn: float
+    env_wait: float = 0.0
+    device: float = 0.0
+
+    @property
+    def all(self) -> float:
+        """CPU seconds of all three."""
+        return self.env + self.infer + self.learn
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who can do the work of a run, by its settings.
+
+    Attributes
+    ----------
+    cores
+        Cores that the run may use.
+    workers
+        Rollout workers.
+    policy_threads
+        Threads of the policy worker; 0: rollout workers choose the actions themselves.
+    learner_threads
+        Threads of the learner; 0: rollout workers learn themselves.
+    takes_turns
+        Whether nobody steps while the learner learns.
+    """
+
+    cores: int
+    workers: int
+    policy_threads: int
+    learner_threads: int
+    takes_turns: bool
+
+
+@dataclass(frozen=True)
+class Round:
+    """Some work, done for a moment: steps that it was for, CPU seconds, and seconds by the clock; asleep for some."""
+
+    steps: float
+    cpu: float
+    wall: float
+    asleep: float
+
+
+def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: float) -> tuple[Costs, Crew]:
+    """Measure what a step of a run costs, and see who can do it.
+
+    Parameters
+    ----------
+    algorithm_class, config
+        What would be trained, and how.
+    seconds
+        For all of it together, beside starting.
+
+    Raises
+    ------
+    BenchError
+        Some of the work failed.
+    """
+    env = resolve_env(config)
+    observation, action, _ = probe(env)
+    env = dataclasses.replace(env, mask_is_in_info=observation.mask_is_in_info)
+    algorithm = algorithm_class(config, observation, action)
+    shape = run_shape(algorithm, algorithm.build_model())
+    crew = crew_of(
+        algorithm, {role.name: role.num_threads for role in parts_of(role_specs(algorithm, env, shape, Start()))}
+    )
+    arena = ExperienceArena.create(shape)
+    fill(arena, algorithm, env, PROBED_LANE)
+    is_on_device = torch.device(config.device).type != "cpu"
+    chooses_on_device = is_on_device and crew.policy_threads > 0
+    with _Yard(arena) as yard:
+        cores = len(os.sched_getaffinity(0))
+        choosing = functools.partial(
+            Choosing,
+            algorithm=algorithm,
+            num_lanes=shape.group_size * (shape.num_workers if crew.policy_threads else 1),
+            device=config.device if chooses_on_device else "cpu",
+        )
+        learning = _learning(algorithm)
+        for number in range(cores):
+            yard.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
+        for _ in range(1 if chooses_on_device else max(1, cores // max(1, crew.policy_threads))):
+            yard.add("infer", max(1, crew.policy_threads), choosing)
+        for _ in range(1 if is_on_device else max(1, cores // max(1, crew.learner_threads))):
+            yard.add("learn", max(1, crew.learner_threads), learning)
+        yard.start()
+        stepped, chosen, learned = (yard.measure(kind, seconds / 3) for kind in REAL_WORK)
+    costs = Costs(
+        env=sum(one.cpu for one in stepped) / sum(one.steps for one in stepped),  # resets are rare, and belong to it
+        infer=_median(chosen, "cpu"),
+        learn=_median(learned, "cpu"),
+        env_wait=sum(one.asleep for one in stepped) / sum(one.steps for one in stepped),
+        device=is_on_device * _median(learned, "wall") + chooses_on_device * _median(chosen, "wall"),
+    )
+    return costs, crew
+
+
+def crew_of(algorithm: Algorithm, threads: dict[str, int]) -> Crew:
+    """Who can do the work, from the threads that each role may use."""
+    config = algorithm.config
+    learns_in_workers = isinstance(algorithm, SegmentAlgorithm) and algorithm.learns_in_workers
+    is_synchronous = isinstance(algorithm, SegmentAlgorithm) and algorithm.synchronous
+    is_serial = config.backend == "serial"
+    return Crew(
+        cores=1 if is_serial else len(os.sched_getaffinity(0)),
+        workers=1 if is_serial else config.workers,
+        policy_threads=threads["policy-0"] if infers_centrally(config.inference, algorithm) else 0,
+        learner_threads=0 if learns_in_workers else threads["learner"],
+        takes_turns=is_serial or is_synchronous,
+    )
+
+
+def _learning(algorithm: Algorithm) -> Callable[[ExperienceArena], Work]:
+    if isinstance(algorithm, ReplayAlgorithm):
+        return functools.partial(LearningFromTransitions, algorithm=algorithm)
+    assert isinstance(algorithm, SegmentAlgorithm)
+    config = algorithm.config
+    num_segments = config.num_envs_per_worker if algorithm.learns_in_workers else config.segments_per_batch
+    return functools.partial(LearningFromSegments, algorithm=algorithm, num_segments=num_segments)
+
+
+def _median(rounds: list[Round], of: str) -> float:
+    return statistics.median(getattr(one, of) / one.steps for one in rounds)
+
+
+def rounds_until(work: Work, end: float) -> list[Round]:
+    """Do a piece of work over and over until `end` (monotonic seconds), and at least once."""
+    rounds: list[Round] = []
+    while not rounds or time.monotonic() < end:
+        steps, delayed, cpu, began = 0.0, _delayed(), time.process_time(), time.monotonic()
+        while not steps or time.monotonic() < began + ROUND_SECONDS:
+            steps += work.do()
+        wall, cpu, delayed = time.monotonic() - began, time.process_time() - cpu, _delayed() - delayed
+        rounds.append(Round(steps, cpu, wall, asleep=max(0.0, wall - cpu - delayed)))
+    return rounds
+
+
+def _delayed() -> float:
+    """Seconds that threads of this process were ready to run and had no core, so far; 0 where the kernel is silent."""
+    try:
+        schedules = [file.read_text().split() for file in Path("/proc/self/task").glob("*/schedstat")]
+    except OSError:  # a thread has just ended
+        return 0.0
+    return sum(int(waited) for _, waited, _ in schedules) / 1e9
+
+
+@dataclass(frozen=True)
+class _WorkRole:
+    """A process that does one kind of work when it is told to, started as the engine starts its own."""
+
+    name: str
+    num_threads: int
+    make: Callable[[ExperienceArena], Work]
+    index: int = 0
+
+    def build(self, arena: ExperienceArena, report: Report) -> _Worker:
+        return _Worker(arena, self.make(arena), report)
+
+
+class _Worker:
+    """The role."""
+
+    def __init__(self, arena: ExperienceArena, work: Work, report: Report) -> None:
+        self.bell = arena.learner_bell
+        self._work = work
+        self._report = report
+        rounds_until(work, time.monotonic() + WARM_UP_SECONDS)
+        report("made", None)
+
+    def poll(self) -> bool:
+        return False
+
+    def handle(self, command: str, payload: Any) -> None:
+        self._report(command, rounds_until(self._work, payload))
+
+    def close(self) -> None:
+        self._work.close()
+
+
+class _Yard:
+    """Where the work is done: on exit no process is left."""
+
+    def __init__(self, arena: ExperienceArena) -> None:
+        self._arena = arena
+        self._specs: dict[str, list[_WorkRole]] = {}
+        self._said: dict[str, Any] = {}
+
+    def add(self, kind: str, num_threads: int, make: Callable[[ExperienceArena], Work]) -> None:
+        """Have one more process do this kind of work."""
+        of_kind = self._specs.setdefault(kind, [])
+        of_kind.append(_WorkRole(f"{kind}-{len(of_kind)}", num_threads, make))
+
+    def start(self) -> None:
+        """Start the processes; returns when all are ready."""
+        specs = [spec for of_kind in self._specs.values() for spec in of_kind]
+        self._backend = LocalBackend(self._arena, specs, self._hear, Restarts(forgive_environments=False))
+        self._backend.start()
+        self._wait_for([spec.name for spec in specs], PATIENCE)
+
+    def measure(self, kind: str, seconds: float) -> list[Round]:
+        """Have all processes of a kind work at the same time; return their rounds."""
+        names = [spec.name for spec in self._specs[kind]]
+        end = time.monotonic() + seconds
+        for name in names:
+            self._backend.send(name, "rounds", end)
+        rounds = self._wait_for(names, seconds + PATIENCE)
+        return [one for name in names for one in rounds[name]]
+
+    def _wait_for(self, names: list[str], seconds: float) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while not self._said.keys() >= set(names):
+            if time.monotonic() > end:
+                silent = ", ".join(sorted(set(names) - self._said.keys()))
+                raise BenchError(f"measuring alone: {silent} gave no answer within {seconds:.0f} s: it hangs")
+            try:
+                self._backend.pump(0.1)
+            except (RoleDied, LauncherDied) as error:
+                raise BenchError(f"measuring alone: {error}") from error
+        said, self._said = self._said, {}
+        return said
+
+    def _hear(self, role: str, kind: str, payload: Any) -> None:
+        if kind in ("failed", "died"):
+            raise BenchError(f"measuring alone, {role} failed:\n{payload.text if kind == 'failed' else payload}")
+        self._said[role] = payload
+
+    def __enter__(self) -> _Yard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(self, "_backend"):
+            self._backend.close()

@@ -1,0 +1,263 @@
+"""The real work of a run, each kind by itself: stepping environments, choosing actions, learning.
+
+Nothing here writes rows, hands anything on, or waits for anybody: that is the engine's own cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.base import NonFiniteUpdate, Request
+from penstock.algorithms.replay import ReplayAlgorithm
+from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.config import Config
+from penstock.envs.making import make_lanes
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.batch import Batch, BatchReader
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import flatten_
+
+HALF_WAY = 0.5  # of total_steps: where schedules stand
+MOST_ACTIONS = 64  # sets of actions, drawn beforehand
+
+
+class Work(Protocol):
+    """One kind of work, to be done over and over."""
+
+    def do(self) -> float:
+        """Do it once; return how many steps of the run that is for."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class Stepping:
+    """Steps a group of lanes, made as a rollout worker makes them, with random actions.
+
+    Observations stay where the environment has put them. Where some actions are illegal, looking which ones is part
+    of it.
+    """
+
+    def __init__(self, arena: ExperienceArena, env: EnvSpec, config: Config, number: int) -> None:
+        size = arena.shape.group_size
+        self._lanes = make_lanes(env, size, seed=config.seed, first_lane=number * size)
+        self._lanes.reset()
+        self._generator = np.random.default_rng(number)
+        action, observation = arena.shape.action, arena.shape.observation
+        self._mask = None if observation.mask is None else _Mask(observation, action, size)
+        drawn = (random_actions(action, size, self._generator) for _ in range(MOST_ACTIONS))
+        self._actions, self._next = list(drawn), 0
+
+    def do(self) -> float:
+        self._next = (self._next + 1) % MOST_ACTIONS
+        actions = self._actions[self._next]
+        if self._mask is not None:
+            self._mask.draw_legal(self._lanes, actions, self._generator)
+        self._lanes.step(actions)
+        return float(np.count_nonzero(self._lanes.valid))
+
+    def close(self) -> None:
+        self._lanes.close()
+
+
+class _Mask:
+    """Finds legal actions for lanes that show which ones are."""
+
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, num_lanes: int) -> None:
+        assert observation.mask is not None
+        self._rows = np.arange(num_lanes)
+        self._column = np.empty((num_lanes, *observation.shape), observation.dtype)
+        ends = np.cumsum(action.choices) + observation.mask.offset
+        self._choices = [slice(end - size, end) for end, size in zip(ends, action.choices, strict=True)]
+
+    def draw_legal(self, lanes: Any, actions: np.ndarray, generator: np.random.Generator) -> None:
+        """Overwrite the choices of all lanes by legal ones."""
+        lanes.write_observations(self._column, self._rows)
+        by_lane = actions.reshape(len(actions), -1)
+        for number, place in enumerate(self._choices):
+            legal = self._column[:, place]
+            by_lane[:, number] = (legal * generator.random(legal.shape)).argmax(1)
+
+
+class Choosing:
+    """Chooses actions for a batch of observations, with all that is recorded beside them."""
+
+    def __init__(self, arena: ExperienceArena, algorithm: Any, num_lanes: int, device: str) -> None:
+        self._algorithm = algorithm
+        self._model, self._autocast = _model_on(torch.device(device), algorithm)
+        self._request = request_for(arena, algorithm, num_lanes, torch.device(device))
+
+    @torch.inference_mode()
+    def do(self) -> float:
+        with self._autocast:
+            columns, _ = self._algorithm.act(self._model, self._request)
+        for values in columns.values():
+            values.cpu()  # waits for the device, if there is one
+        return len(self._request.lane)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class LearningFromSegments:
+    """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever."""
+
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int) -> None:
+        config = algorithm.config
+        device = torch.device(config.device)
+        self._algorithm = algorithm
+        self._model, self._autocast = _model_on(device, algorithm)
+        self._optimizer = algorithm.build_optimizer(self._model)
+        for group in self._optimizer.param_groups:
+            group["lr"] = 0.0
+        self._generator = torch.Generator().manual_seed(config.seed)
+        reader = BatchReader(
+            arena, num_segments, device,
+            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
+            burn_in=config.burn_in,
+        )  # fmt: skip
+        self._batch, _ = reader.read(np.arange(num_segments), 0, HALF_WAY)
+        self._steps = self._batch.learn.sum().item()
+
+    def do(self) -> float:
+        batch = dataclasses.replace(self._batch, targets={})
+        learn_batch(self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast)
+        _wait_for(batch.reward.device)
+        return self._steps
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class LearningFromTransitions:
+    """Makes an update of a batch of transitions; its step sizes are 0, so that it can go on for ever."""
+
+    def __init__(self, arena: ExperienceArena, algorithm: ReplayAlgorithm) -> None:
+        self._algorithm, self._config = algorithm, algorithm.config
+        device = torch.device(self._config.device)
+        self._model, self._autocast = _model_on(device, algorithm)
+        algorithm.begin(self._model)
+        for optimizer in algorithm.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = 0.0
+        self._batch = transitions_in(arena, self._config, device)
+
+    def do(self) -> float:
+        self._batch = dataclasses.replace(self._batch, number=self._batch.number + 1)
+        with self._autocast:
+            td_error, _ = self._algorithm.update(self._model, self._batch)
+        if self._config.normalize_observations:
+            self._model.update_observation_statistics(self._batch.obs)
+        _wait_for(td_error.device)
+        return 1.0 / self._config.updates_per_step
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def learn_batch(
+    algorithm: SegmentAlgorithm,
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    generator: torch.Generator,
+    autocast: Any,
+) -> None:
+    """Make all updates of a batch, as `SegmentLearner` does; those that are not finite are left out."""
+    with torch.no_grad(), autocast:
+        algorithm.prepare(model, batch)
+    for minibatch in algorithm.updates(batch, generator):
+        optimizer.zero_grad(set_to_none=False)
+        try:
+            algorithm.backward(model, minibatch, autocast)
+        except NonFiniteUpdate:
+            continue
+        optimizer.step()
+    with torch.no_grad():
+        algorithm.update_statistics(model, batch)
+
+
+def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Generator) -> np.ndarray:
+    """Uniform choices, and uniform numbers in [-1, 1]: ``[num_lanes, *action.column_shape]`` as a policy's."""
+    choices = generator.integers(0, action.choices, (num_lanes, len(action.choices)))
+    numbers = generator.uniform(-1.0, 1.0, (num_lanes, action.num_numbers))
+    actions = np.concatenate([choices, numbers], axis=1).astype(action.column_dtype)
+    return actions.reshape(num_lanes, *action.column_shape)
+
+
+def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) -> None:
+    """Fill all rows of an arena with first observations of episodes, and what an untrained policy does there."""
+    lanes = make_lanes(env, arena.shape.group_size, seed=algorithm.config.seed, first_lane=first_lane)
+    try:
+        lanes.reset()
+        lanes.write_observations(arena.columns["obs"], np.arange(lanes.num_lanes))
+    finally:
+        lanes.close()
+    with torch.inference_mode():
+        request = request_for(arena, algorithm, lanes.num_lanes, torch.device("cpu"))
+        chosen, _ = algorithm.act(algorithm.build_model(), request)
+    for name, values in chosen.items():
+        arena.columns[name][: lanes.num_lanes] = values.numpy()
+    arena.columns["reward"][: lanes.num_lanes] = np.random.default_rng(0).normal(size=lanes.num_lanes)
+    arena.columns["valid"][: lanes.num_lanes] = True
+    for column in arena.columns.values():
+        for begin in range(lanes.num_lanes, len(column), lanes.num_lanes):
+            rows = column[begin : begin + lanes.num_lanes]
+            rows[:] = column[: len(rows)]
+
+
+def request_for(arena: ExperienceArena, algorithm: Any, num_lanes: int, device: torch.device) -> Request:
+    """What is asked of a policy for the observations of the first rows."""
+    action = arena.shape.action
+    generator = np.random.default_rng(0)
+    draw = generator.standard_normal if action.noise == "normal" else generator.random
+    return Request(
+        obs=_rows(arena, "obs", num_lanes, device),
+        first=_rows(arena, "first", num_lanes, device),
+        memory=torch.zeros(num_lanes, arena.shape.state_size, device=device),
+        noise=torch.from_numpy(draw((num_lanes, action.noise_size), np.float32)).to(device),
+        lane=torch.arange(num_lanes, device=device) % arena.shape.num_lanes,
+        steps=int(HALF_WAY * algorithm.config.total_steps),
+    )
+
+
+def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) -> TransitionBatch:
+    """A batch of transitions between the arena's rows."""
+    size = config.batch_size
+    return TransitionBatch(
+        obs=_rows(arena, "obs", size, device),
+        next_obs=_rows(arena, "obs", size + 1, device)[1:],
+        action=_rows(arena, "action", size, device),
+        reward=_rows(arena, "reward", size, device),
+        discount=torch.full((size,), config.gamma**config.n_step, device=device),
+        weights=torch.ones(size, device=device),
+        number=0,
+        progress=HALF_WAY,
+    )
+
+
+def _model_on(device: torch.device, algorithm: Any) -> tuple[Any, torch.autocast]:
+    """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
+    model = algorithm.build_model().to(device)
+    flatten_(model)
+    return model, torch.autocast(device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16")
+
+
+def _rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -> Tensor:
+    """Copy the first rows of a column, or of its rows over and over."""
+    column = arena.columns[name]
+    return torch.from_numpy(column[np.arange(count) % len(column)]).to(device)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

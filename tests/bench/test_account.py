@@ -1,0 +1,137 @@
+"""The ideal follows from costs and crew, and every core-second of a training is accounted for."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.bench.account import Account, bounds, shares_by_cause
+from penstock.bench.costs import Costs, Crew
+from penstock.bench.engine_run import EngineRun, RoleTime
+
+US = 1e-6
+COSTS = Costs(env=7.2 * US, infer=2.1 * US, learn=2.0 * US)  # of CartPole-v1 in a bare loop
+CREW = Crew(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False)
+
+
+def ideal(**changes):
+    """The binding bound, after changes to costs or crew."""
+    costs = replace(COSTS, **{name: value for name, value in changes.items() if hasattr(COSTS, name)})
+    crew = replace(CREW, **{name: value for name, value in changes.items() if hasattr(CREW, name)})
+    found = bounds(costs, crew)
+    name = min(found, key=found.get)
+    return name, found[name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound", "rate"),
+    [
+        ({}, "cores", 2 / 11.3),
+        ({"learn": 20.0 * US, "cores": 8, "workers": 7}, "learner", 1 / 20.0),
+        ({"learn": 20.0 * US, "cores": 8, "workers": 7, "learner_threads": 2}, "learner", 2 / 20.0),
+        ({"workers": 1}, "rollout workers", 1 / 9.3),
+        ({"env_wait": 1000.0 * US}, "rollout workers", 2 / 1009.3),
+        ({"env_wait": 1000.0 * US, "policy_threads": 1}, "rollout workers", 2 / 1007.2),
+        ({"infer": 50.0 * US, "cores": 16, "workers": 14, "policy_threads": 1}, "policy worker", 1 / 50.0),
+        ({"learner_threads": 0, "cores": 8}, "rollout workers", 2 / 11.3),  # they learn, too
+        ({"device": 30.0 * US}, "device", 1 / 30.0),
+        # 4.65 us in which two workers step, and 2 us in which one thread learns
+        ({"takes_turns": True}, "taking turns", 1 / 6.65),
+        ({"takes_turns": True, "learner_threads": 2}, "cores", 2 / 11.3),  # nothing is lost by turns
+        # a single core: 11.3 us, one thing after another
+        ({"takes_turns": True, "cores": 1, "workers": 1}, "cores", 1 / 11.3),
+    ],
+)
+def test_the_ideal_is_the_least_of_the_bounds(changes, bound, rate):
+    name, found = ideal(**changes)
+    assert found * US == pytest.approx(rate)
+    assert name == bound or bounds(COSTS, CREW)[bound] == pytest.approx(found)
+
+
+def test_the_standard_bounds_stand_beside_that_of_taking_turns():
+    found = bounds(COSTS, replace(CREW, takes_turns=True))
+    assert found["cores"] == pytest.approx(2 / (11.3 * US)) and found["learner"] == pytest.approx(1 / (2.0 * US))
+
+
+def a_run(**changes):
+    """Ten seconds of two cores, in which 1,000,000 steps were learned from."""
+    rollout = RoleTime(
+        "rollout x2", 2,
+        {"env": 9.0, "infer": 3.0, "write": 2.0, "learn": 0.0, "wait for slots": 6.0},
+        {"env": 8.0, "infer": 2.5, "write": 1.5, "learn": 0.0, "wait for slots": 0.1},
+    )  # fmt: skip
+    learner = RoleTime(
+        "learner", 1, {"learn": 4.0, "gather": 1.0, "wait for data": 5.0},
+        {"learn": 3.0, "gather": 0.5, "wait for data": 0.1},
+    )  # fmt: skip
+    run = EngineRun(1_000_000, 10.0, (rollout, learner), 16.0, 1.0, "learner", "rollout workers wait 30% of their time")
+    return replace(run, **changes)
+
+
+def test_the_difference_is_told_by_where_the_cores_time_went():
+    account = Account(COSTS, CREW, a_run())
+    assert account.engine.rate == 100_000.0
+    assert account.efficiency == pytest.approx(100_000 / (2 / (11.3 * US)))
+    assert account.total == pytest.approx(20.0 * US)
+    assert {name: seconds / US for name, seconds in account.parts.items()} == pytest.approx({
+        "real work: stepping environments": 7.2,
+        "real work: choosing actions": 2.1,
+        "real work: learning": 2.0,
+        "more than alone: stepping environments": 0.8,
+        "more than alone: choosing actions": 0.4,
+        "more than alone: learning": 1.0,
+        "copying: rollout workers writing": 1.5,
+        "copying: the learner gathering": 0.5,
+        "Python and the rest": 0.5,  # 16 s of CPU time less 15.5 in the activities above
+        "other programs": 1.0,
+        "idle": 3.0,
+    })  # fmt: skip
+
+
+seconds = st.floats(0.0, 100.0)
+
+
+@given(seconds, seconds, seconds, seconds, st.integers(1, 10**9), st.floats(0.1, 100.0))
+def test_the_parts_add_up_to_all_that_went_by(env, learn, write, cpu, steps, window):
+    role = RoleTime("rollout", 1, {"env": env}, {"env": env, "learn": learn, "write": write})
+    account = Account(COSTS, CREW, a_run(steps=steps, seconds=window, roles=(role,), cpu_seconds=cpu))
+    assert sum(account.parts.values()) == pytest.approx(2 * window / steps)
+
+
+def test_a_roles_time_is_told_apart_by_what_it_waited_for():
+    shares = shares_by_cause(a_run().roles[0])
+    assert shares == {"working": 12 / 20, "held up": pytest.approx(2 / 20), "wait for slots": 6 / 20}
+
+
+def test_several_threads_are_not_more_than_all_of_the_time():
+    role = RoleTime("learner", 1, {"learn": 5.0, "wait for data": 5.0}, {"learn": 18.0, "wait for data": 0.0})
+    assert shares_by_cause(role) == {"working": 0.5, "held up": 0.0, "wait for data": 0.5}
+
+
+def test_the_tables_show_all_of_it():
+    text = Account(COSTS, CREW, a_run()).text()
+    for words in (
+        "stepping environments 7.20", "ideal         176,991 steps/s, bound by cores", "learner 500,000",
+        "measured      100,000 steps/s, during 10.0 s", "efficiency      56.5%",
+        "limited by learner: rollout workers wait 30% of their time",
+        "| idle                                   |        3.00 |  15.0% |",
+        "| total                                  |       20.00 | 100.0% |",
+        "| rollout x2        |     60% |     10% |            30% |             - |",
+    ):  # fmt: skip
+        assert words in text, f"{words}\n{text}"
+    assert "wait" not in text.splitlines()[0]
+
+
+def test_where_stepping_and_learning_take_turns_the_standard_bound_is_told_too():
+    text = Account(COSTS, replace(CREW, takes_turns=True), a_run()).text()
+    assert "150,376 steps/s, bound by taking turns (other bounds: cores 176,991" in text
+    assert "efficiency      66.5%" in text and "of the 176,991 steps/s that could be if they overlapped, 56.5%" in text
+
+
+def test_everything_is_written_down():
+    facts = json.loads(json.dumps(Account(COSTS, CREW, a_run()).facts()))
+    assert facts["measured"] == 100_000.0 and facts["bound_by"] == "cores" and facts["costs"]["env"] == 7.2 * US
+    assert sum(facts["parts"].values()) == pytest.approx(facts["total"])
+    assert facts["shares"]["learner"]["wait for data"] == 0.5

@@ -1,0 +1,48 @@
+"""A training is measured from one report of the learner to another, start-up left out."""
+
+import pytest
+
+from penstock.algorithms import load_algorithm
+from penstock.bench.engine_run import run_engine
+from penstock.config import make_config
+from penstock.engine.supervisor import TrainingFailed
+from tests.bench.test_costs import Breaking
+
+pytestmark = pytest.mark.timeout(120)
+
+SMALL = {"num_workers": 1, "num_envs_per_worker": 4, "hidden_sizes": (8,), "total_steps": 5_000}
+
+
+def run(name, seconds=0.5, **settings):
+    algorithm = load_algorithm(name)
+    config = make_config(algorithm.Config, {"env": "CartPole-v1", **SMALL, **settings})
+    return run_engine(algorithm, config, seconds=seconds, warmup=0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("appo", {"segment_length": 8, "batch_size": 32}),
+        ("appo", {"segment_length": 8, "batch_size": 32, "backend": "serial", "target_return": 1.0}),
+        ("a3c", {}),
+        ("dqn", {"learning_starts": 100, "batch_size": 16}),
+    ],
+)
+def test_the_window_holds_steps_and_the_time_of_all_roles(name, settings):
+    engine = run(name, **settings)
+    assert engine.steps > 0 and engine.seconds >= 0.5 and engine.rate == engine.steps / engine.seconds
+    times = {role.name: role for role in engine.roles}
+    assert {"rollout", "learner"} <= set(times) and times["rollout"].processes == 1
+    assert times["rollout"].cpu["env"] > 0.0
+    assert sum(sum(role.cpu.values()) for role in engine.roles) <= engine.cpu_seconds
+    assert engine.limiting_role in times and engine.limiting_reason
+
+
+def test_in_one_process_the_roles_take_turns_and_none_is_counted_while_another_works():
+    engine = run("appo", segment_length=8, batch_size=32, backend="serial")
+    assert sum(sum(role.wall.values()) for role in engine.roles) == pytest.approx(engine.seconds, rel=0.05)
+
+
+def test_a_training_that_fails_is_told():
+    with pytest.raises(TrainingFailed, match="the simulator is gone"):
+        run("ppo", env=Breaking)
