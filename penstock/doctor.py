@@ -28,6 +28,7 @@ _EXTRAS = {
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
     "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),
+    "vizdoom": (("vizdoom",), "pip install 'penstock[vizdoom]'"),
 }
 
 _NEIGHBOUR = """

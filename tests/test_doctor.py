@@ -131,8 +131,9 @@ def test_films_need_both_of_their_packages(monkeypatch, missing):
     assert "pip install 'penstock[video]'" in check.advice
 
 
-def test_an_extra_that_is_not_installed_is_named_with_its_install_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mujoco", None)
+@pytest.mark.parametrize(("extra", "package"), [("mujoco", "gymnasium[mujoco]"), ("vizdoom", "penstock[vizdoom]")])
+def test_an_extra_that_is_not_installed_is_named_with_its_install_command(monkeypatch, extra, package):
+    monkeypatch.setitem(sys.modules, extra, None)
     check = found("extras")
-    assert "mujoco" in check.found
-    assert "gymnasium[mujoco]" in check.advice
+    assert extra in check.found
+    assert package in check.advice

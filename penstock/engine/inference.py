@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 from penstock.algorithms.base import Request
-from penstock.engine.weights import SharedWeights
+from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay
 from penstock.ipc import gather, scatter
+
+
+def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
+    """Name, shape for one lane, and dtype of the tensors of a `Request`."""
+    return [
+        ("obs", shape.observation.shape, shape.observation.dtype),
+        ("first", (), "bool"),
+        ("memory", (shape.state_size,), "float32"),
+        ("noise", (shape.action.noise_size,), "float32"),
+        ("lane", (), "int64"),
+    ]
 
 
 class Inference:
@@ -29,7 +40,7 @@ class Inference:
     replay
         The run's replay, if it has one: it counts the steps that exploration is scheduled by.
     weights
-        Made of the model and the arena: keeps the one as new as what the other holds.
+        By which way the newest ones come.
     """
 
     def __init__(
@@ -38,7 +49,7 @@ class Inference:
         algorithm: Any,
         device: str,
         replay: Replay | None = None,
-        weights: Callable[[Any, ExperienceArena], Any] = lambda model, arena: SharedWeights(model, arena.weights),
+        weights: MakeWeights = through_block,
     ) -> None:
         self._arena = arena
         self._algorithm = algorithm
@@ -49,7 +60,8 @@ class Inference:
         )
         self._model = algorithm.build_model().to(self._device)
         self._weights = weights(self._model, arena)
-        self._obs = np.empty((arena.shape.num_lanes, *arena.shape.observation.shape), arena.shape.observation.dtype)
+        count = arena.shape.num_lanes
+        self._room = {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(arena.shape)}
 
     @torch.inference_mode()
     def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
@@ -65,36 +77,34 @@ class Inference:
         self._weights.refresh()
         arena, shape = self._arena, self._arena.shape
         rows = arena.request_rows[groups].reshape(-1)
-        obs = self._obs[: len(rows)]
-        gather(arena.columns["obs"], rows, obs)
-        first = arena.columns["first"][rows]
-        noise = arena.noise[groups].reshape(len(rows), -1)
+        asked = self._room_for(len(rows))
         lanes = (groups[:, None] * shape.group_size + np.arange(shape.group_size)).reshape(-1)
         turns = np.repeat(requests & 1, shape.group_size)
-        memory = arena.lane_memory[turns, lanes]
-
-        with self._autocast:
-            columns, memory_after = self._algorithm.act(
-                self._model,
-                Request(
-                    obs=self._tensor(obs),
-                    first=self._tensor(first),
-                    memory=self._tensor(memory),
-                    noise=self._tensor(noise),
-                    lane=self._tensor(lanes),
-                    # The steps that are asked for have been let in already.
-                    steps=self._weights.steps if self._replay is None else max(0, self._replay.steps_taken - len(rows)),
-                ),
-            )
+        gather(arena.columns["obs"], rows, asked["obs"])
+        asked["first"][:] = arena.columns["first"][rows]
+        asked["memory"][:] = arena.lane_memory[turns, lanes]
+        asked["noise"][:] = arena.noise[groups].reshape(len(rows), -1)
+        asked["lane"][:] = lanes
+        # The steps that are asked for have been let in already.
+        steps = self._weights.steps if self._replay is None else max(0, self._replay.steps_taken - len(rows))
+        columns, memory_after = self._act(asked, steps)
         for name, values in columns.items():
-            scatter(arena.columns[name], rows, values.cpu().numpy())
+            scatter(arena.columns[name], rows, values)
         arena.columns["version"][rows] = self._weights.version
         if shape.state_size:
             slots, row = np.divmod(rows, shape.rows_per_slot)
             begins = row == 0
-            arena.slot_memory[slots[begins]] = memory[begins]
+            arena.slot_memory[slots[begins]] = asked["memory"][begins]
             # The other buffer: an answer that is never finished leaves the state it started from as it was.
-            arena.lane_memory[1 - turns, lanes] = memory_after.cpu().numpy()
+            arena.lane_memory[1 - turns, lanes] = memory_after
 
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self._device)
+    def _room_for(self, count: int) -> dict[str, np.ndarray]:
+        """Where the fields of a `Request` of so many lanes are gathered, by name: ``[count, ...]``."""
+        return {name: room[:count] for name, room in self._room.items()}
+
+    def _act(self, asked: dict[str, np.ndarray], steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Answer what lies in the room: the columns to be written, and the memory state after."""
+        tensors = {name: torch.from_numpy(array).to(self._device) for name, array in asked.items()}
+        with self._autocast:
+            columns, memory_after = self._algorithm.act(self._model, Request(**tensors, steps=steps))
+        return {name: values.cpu().numpy() for name, values in columns.items()}, memory_after.cpu().numpy()

@@ -13,7 +13,7 @@ from penstock.algorithms.base import Algorithm
 from penstock.config import Config
 from penstock.engine.clock import Clock
 from penstock.engine.rollout_worker import Report
-from penstock.engine.weights import SharedWeights
+from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.store import CheckpointStore
@@ -83,11 +83,20 @@ class Learner:
         Where learning stands.
     report
         Called with ("learned", dict) after updates, at most ten times per second and at every goal.
+    weights
+        By which way they are published.
     """
 
     ACTIVITIES = ("learn", "gather", "wait for data", "wait for goal")
 
-    def __init__(self, algorithm: Algorithm, arena: ExperienceArena, state: LearnerState, report: Report) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        report: Report,
+        weights: MakeWeights = through_block,
+    ) -> None:
         config = algorithm.config
         self.bell = arena.learner_bell
         self._config: Any = config
@@ -95,7 +104,7 @@ class Learner:
         self._report = report
         self._device = torch.device(config.device)
         self._model: Any = algorithm.build_model().to(self._device)
-        self._weights = SharedWeights(self._model, arena.weights)
+        self._weights = weights(self._model, arena)
         self._weights.refresh()
         self._autocast = torch.autocast(self._device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
         self._clock = Clock(arena.gauges[arena.shape.num_workers + 1], self.ACTIVITIES)
@@ -123,6 +132,7 @@ class Learner:
             self._weights_set()
             self._version += 1
             self._publish()
+            self._weights.show()
             self._report("weights_set", self._version)
         else:
             raise ValueError(f"the learner knows no command {command!r}: checkpoint or set_weights")
@@ -176,6 +186,7 @@ class Learner:
         self._owes_report = False
         self._reported_steps = self._steps
         self._next_report = time.monotonic() + REPORT_INTERVAL
+        self._weights.show()
         self._report(
             "learned",
             {

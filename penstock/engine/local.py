@@ -12,9 +12,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from penstock.engine import launcher
+from penstock.engine.device_roles import parts_of
 from penstock.engine.process import Failure, Told, describe_status, tell
 from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
-from penstock.engine.roles import RoleSpec, RolloutRole
+from penstock.engine.roles import PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.serial import Handler
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import fence
@@ -203,7 +204,8 @@ class LocalBackend:
 
     def _has_passed(self, replacement: Replacement) -> bool:
         """Whether no policy worker can still be answering a request from before the death."""
-        has_policy_worker = "policy-0" in self._processes
+        alive = parts_of([process.spec for process in self._processes.values()])
+        has_policy_worker = any(isinstance(spec, PolicyRole) for spec in alive)
         return not has_policy_worker or self._arena.control[Control.POLICY_PASSED] >= replacement.deaths
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from penstock.engine.clock import Clock
 from penstock.engine.inference import Inference
 from penstock.experience.arena import Control, ExperienceArena
@@ -32,7 +30,7 @@ class PolicyWorker:
         arena.control[Control.POLICY_PASSED] = deaths
         requests = arena.asked.copy()
         fence()
-        groups = np.flatnonzero(requests > arena.answered)
+        groups = (requests > arena.answered).nonzero()[0]
         if not len(groups):
             self._clock.switch("wait for requests")
             return False
@@ -40,7 +38,7 @@ class PolicyWorker:
         self._inference.answer(groups, requests[groups])
         fence()
         arena.answered[groups] = requests[groups]
-        for worker in np.unique(groups // arena.shape.num_groups):
+        for worker in set((groups // arena.shape.num_groups).tolist()):
             arena.rollout_bells[worker].ring()
         return True
 

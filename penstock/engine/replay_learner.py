@@ -12,6 +12,7 @@ from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
+from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
@@ -28,7 +29,7 @@ class ReplayLearner(Learner):
     ----------
     algorithm
         Its update.
-    arena, state, report
+    arena, state, report, weights
         As for `Learner`.
     learning
         What `learning_state` returned, to go on from; None: new optimisers and a new target network.
@@ -44,8 +45,9 @@ class ReplayLearner(Learner):
         learning: dict[str, Any] | None,
         report: Report,
         replay: Replay,
+        weights: MakeWeights = through_block,
     ) -> None:
-        super().__init__(algorithm, arena, state, report)
+        super().__init__(algorithm, arena, state, report, weights)
         self._algorithm = algorithm
         config = algorithm.config
         self._replay = replay

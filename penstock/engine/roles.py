@@ -15,6 +15,7 @@ from penstock.ipc import Doorbell
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
     from penstock.engine.learner import LearnerState
+    from penstock.engine.weights import MakeWeights
 
 Report = Callable[[str, Any], None]
 
@@ -127,20 +128,29 @@ class LearnerRole:
     replay: Replay | None = None
     name: str = "learner"
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
-        """Make the learner of the algorithm's kind of experience, its model and its optimisers."""
+    def build(self, arena: ExperienceArena, report: Report, weights: MakeWeights | None = None) -> Role:
+        """Make the learner of the algorithm's kind of experience, its model and its optimisers.
+
+        Parameters
+        ----------
+        weights
+            By which way its weights are published; None: by the arena's block.
+        """
         from penstock.algorithms.replay import ReplayAlgorithm
         from penstock.algorithms.segment import SegmentAlgorithm
         from penstock.engine.hogwild_learner import HogwildLearner
         from penstock.engine.replay_learner import ReplayLearner
         from penstock.engine.segment_learner import SegmentLearner
+        from penstock.engine.weights import through_block
 
+        begin_on(self.algorithm.config.device)
+        weights = weights or through_block
         if isinstance(self.algorithm, SegmentAlgorithm) and self.algorithm.learns_in_workers:
             return HogwildLearner(self.algorithm, arena, self.state, report)
         if isinstance(self.algorithm, SegmentAlgorithm):
-            return SegmentLearner(self.algorithm, arena, self.state, self.learning, report)
+            return SegmentLearner(self.algorithm, arena, self.state, self.learning, report, weights)
         assert isinstance(self.algorithm, ReplayAlgorithm) and self.replay is not None
-        return ReplayLearner(self.algorithm, arena, self.state, self.learning, report, self.replay)
+        return ReplayLearner(self.algorithm, arena, self.state, self.learning, report, self.replay, weights)
 
 
 @dataclass(frozen=True)
@@ -158,3 +168,12 @@ class EvaluatorRole:
         from penstock.engine.evaluator import Evaluator
 
         return Evaluator(self.algorithm, self.env, arena, report)
+
+
+def begin_on(device: str) -> None:
+    """Let this process compute on a device; on a GPU products of float32 matrices may be taken in TF32."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")

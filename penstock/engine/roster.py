@@ -9,6 +9,7 @@ import torch
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
+from penstock.engine.device_roles import DeviceRole
 from penstock.engine.evaluator import Evaluator
 from penstock.engine.learner import Learner, Start
 from penstock.engine.policy_worker import PolicyWorker
@@ -50,10 +51,12 @@ def role_specs(
         RolloutRole(RolloutSpec(i, env, config.seed, start.state.version, 1, replay), None if is_central else algorithm)
         for i in range(shape.num_workers)
     ]
-    if is_central:
-        specs.append(PolicyRole(algorithm, shape.num_workers, policy_threads, replay))
+    policy = PolicyRole(algorithm, shape.num_workers, policy_threads, replay)
     learner = LearnerRole(algorithm, start.state, start.learning, shape.num_workers + 1, learner_threads, replay)
-    specs.append(learner)
+    if is_central and shares_device(config):
+        specs.append(DeviceRole(learner, policy))
+    else:
+        specs += [policy, learner] if is_central else [learner]
     specs.append(EvaluatorRole(algorithm, env, shape.num_workers + 2))
     return specs
 
@@ -65,6 +68,11 @@ def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu" or algorithm.observation.is_image
     return inference == "central"
+
+
+def shares_device(config: Config) -> bool:
+    """Whether policy worker and learner live in one process: on a GPU, whose memory one process has for itself."""
+    return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
 def _share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
+from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState
@@ -27,7 +28,7 @@ class SegmentLearner(Learner):
     ----------
     algorithm
         Its losses, its optimiser, its minibatches.
-    arena, state, report
+    arena, state, report, weights
         As for `Learner`.
     learning
         What `learning_state` returned, to go on from; None: a new optimiser.
@@ -40,8 +41,9 @@ class SegmentLearner(Learner):
         state: LearnerState,
         learning: dict[str, Any] | None,
         report: Report,
+        weights: MakeWeights = through_block,
     ) -> None:
-        super().__init__(algorithm, arena, state, report)
+        super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
         self._algorithm = algorithm
         self._optimizer = algorithm.build_optimizer(self._model)
@@ -72,7 +74,7 @@ class SegmentLearner(Learner):
             return False
         slots, self._held = self._held[:size], self._held[size:]
         if self._algorithm.synchronous:
-            slots = slots[np.argsort(self._arena.slot_lane[slots])]
+            slots = slots[np.argsort(self._arena.lane_of(slots))]
         batch, lag = self._reader.read(slots, self._version, self._steps / self._config.total_steps)
         if not self._algorithm.synchronous:
             self._arena.release(slots)
@@ -91,6 +93,10 @@ class SegmentLearner(Learner):
     def learning_state(self) -> dict[str, Any]:
         """The optimiser's state."""
         return {"optimizer": self._optimizer.state_dict()}
+
+    def close(self) -> None:
+        """Let go of the arena."""
+        self._reader.close()
 
     def _details(self) -> dict[str, Any]:
         lag = self._lag

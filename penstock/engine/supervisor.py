@@ -14,6 +14,7 @@ import numpy as np
 from penstock.algorithms import algorithm_id
 from penstock.algorithms.base import Algorithm
 from penstock.engine.chronicle import Chronicle, OnUpdate, View
+from penstock.engine.device_roles import parts_of
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.hangs import HangWatch
 from penstock.engine.launcher import LauncherDied
@@ -85,13 +86,13 @@ class Supervisor:
         self.backend: SerialBackend | LocalBackend = backend(
             arena, specs, self._handle, Restarts(forgive_environments=config.on_env_error == "restart")
         )
-        self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges)
+        self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges, parts_of(specs))
         self.progress.steps = start.state.steps
         self.progress.best_return = start.best_return
         self.progress.seconds = start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena.gauges, config.num_envs_per_worker)
-        self._chronicle = Chronicle(self.progress, specs, hangs, run_directory)
+        self._chronicle = Chronicle(self.progress, hangs, run_directory)
         self._note = note
         self.is_closed = False
         self._is_started = False
@@ -323,6 +324,8 @@ class Supervisor:
             self._take_replay_saved(*payload)
         elif kind == "weights_set":
             self._weights_set = True
+        elif kind == "note":
+            self._chronicle.event(payload)
         elif kind == "died":
             self.progress.restarts += 1
             if role == "evaluator":

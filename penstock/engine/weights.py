@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 
+from penstock.experience.arena import ExperienceArena
 from penstock.ipc import WeightsBlock
 from penstock.nn import WeightsLayout, flatten_
 
@@ -31,8 +35,9 @@ class SharedWeights:
         self._block = block
         self._model_bytes = flatten_(model)
         nbytes = len(self._model_bytes)
-        self._payload = np.zeros(nbytes + STEPS_NBYTES, np.uint8)
-        self._weights = torch.from_numpy(self._payload[:nbytes])
+        payload = torch.zeros(nbytes + STEPS_NBYTES, dtype=torch.uint8, pin_memory=self._model_bytes.is_cuda)
+        self._payload = payload.numpy()
+        self._weights = payload[:nbytes]
         self._steps = self._payload[nbytes:].view(np.int64)
         self.version = -1
 
@@ -48,8 +53,20 @@ class SharedWeights:
         self._block.publish(self._payload, version)
         self.version = version
 
+    def show(self) -> None:
+        """See to it that whoever hears of what was published finds it in the block; it lies there already."""
+
     def refresh(self) -> None:
         """Load the newest weights into the model, if it does not hold them yet."""
         if self._block.version != self.version:
             self.version = self._block.read_into(self._payload)
             self._model_bytes.copy_(self._weights)
+
+
+MakeWeights = Callable[[Any, ExperienceArena], Any]
+"""Made of a model and the arena: one end of a way that weights take, used as `SharedWeights` are."""
+
+
+def through_block(model: torch.nn.Module, arena: ExperienceArena) -> SharedWeights:
+    """By the arena's weights block: the way between processes."""
+    return SharedWeights(model, arena.weights)

@@ -122,10 +122,13 @@ def _find(env: str) -> Any:
 
 
 def _registered(env_id: str) -> RegisteredEnv:
-    # Importing ale_py registers its games; others, such as MinAtar, name a function that does.
+    # Some packages register their games when they are imported; others, such as MinAtar, name a function that does.
     has_ale = importlib.util.find_spec("ale_py") is not None
     if has_ale and env_id not in gymnasium.registry:
         importlib.import_module("ale_py")
+    has_vizdoom = importlib.util.find_spec("vizdoom") is not None
+    if has_vizdoom and env_id not in gymnasium.registry and env_id.startswith("Vizdoom"):
+        importlib.import_module("vizdoom.gymnasium_wrapper")
     if env_id not in gymnasium.registry:
         for plugin in entry_points(group="gymnasium.envs", name=env_id.partition("/")[0]):
             plugin.load()()
@@ -133,6 +136,8 @@ def _registered(env_id: str) -> RegisteredEnv:
         return gymnasium.registry[env_id]
     if env_id.startswith("ALE/") and not has_ale:
         raise UnknownEnvironmentError(f"env={env_id!r}: Atari games need ale-py: pip install 'penstock[atari]'")
+    if env_id.startswith("Vizdoom") and not has_vizdoom:
+        raise UnknownEnvironmentError(f"env={env_id!r}: Doom scenarios need vizdoom: pip install 'penstock[vizdoom]'")
     raise UnknownEnvironmentError(
         f"env={env_id!r} is no registered Gymnasium id.{_closest(env_id, list(gymnasium.registry))} An id that a "
         "package registers when it is imported is written 'package:Id'; your own class is 'module:Class' or "

@@ -29,6 +29,7 @@ from penstock.engine.trainer import Trainer, TrainingFailed
 from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Contribution, Control, ExperienceArena
+from penstock.nn.activations import Tanh
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.processes import TINY, Watched, wait_until
@@ -61,7 +62,7 @@ def segments(monkeypatch):
         arena = self._arena
         rows = slots[:, None] * arena.shape.rows_per_slot + np.arange(arena.shape.segment_length)
         batch, _ = self._reader.read(slots, 0, 0.0)
-        segment = {"lane": arena.slot_lane[slots[0]].item(), "versions": arena.columns["version"][rows].tolist(),
+        segment = {"lane": arena.lane_of(slots[0]).item(), "versions": arena.columns["version"][rows].tolist(),
                    "obs": batch.obs.clone(), "first": batch.first.clone(), "memory": batch.memory.clone(),
                    "model": self._model}  # fmt: skip
         is_done = learn(self, slots)
@@ -106,10 +107,10 @@ class Textbook:
         self.steps = self.updates = 0
 
     def log_probs(self, obs: Tensor) -> Tensor:
-        return self.layers[2](torch.tanh(self.layers[0](obs))).log_softmax(-1)
+        return self.layers[2](Tanh()(self.layers[0](obs))).log_softmax(-1)
 
     def values(self, obs: Tensor) -> Tensor:
-        return self.layers[3](torch.tanh(self.layers[1](obs))).squeeze(-1)
+        return self.layers[3](Tanh()(self.layers[1](obs))).squeeze(-1)
 
     def play(self, env: gymnasium.Env, num_updates: int) -> None:
         noise = NoiseStreams("uniform", 1, range(1), seed=self.config.seed, incarnation=0)

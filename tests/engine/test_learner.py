@@ -78,7 +78,7 @@ def test_a_synchronous_learner_takes_the_lanes_in_their_order():
     run.arena.full.push_many(run.arena.full.pop_many(9)[::-1].copy())
     seen = []
     read = learner._reader.read
-    learner._reader.read = lambda slots, *rest: seen.append(run.arena.slot_lane[slots].tolist()) or read(slots, *rest)
+    learner._reader.read = lambda slots, *rest: seen.append(run.arena.lane_of(slots).tolist()) or read(slots, *rest)
     run.learn_once(learner)
     assert seen == [[0, 1, 2, 3]]
     run.close()

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from penstock.algorithms.appo import APPO
+from penstock.engine.device_roles import parts_of
 from penstock.engine.learner import Start
 from penstock.engine.preparation import run_shape
 from penstock.engine.roster import role_specs
@@ -20,7 +21,7 @@ def threads_of_roles(monkeypatch, cores, **settings):
     observation, action, _ = probe(env)
     algorithm = APPO(config, observation, action)
     shape = run_shape(algorithm, algorithm.build_model())
-    return {spec.name: spec.num_threads for spec in role_specs(algorithm, env, shape, Start())}
+    return {spec.name: spec.num_threads for spec in parts_of(role_specs(algorithm, env, shape, Start()))}
 
 
 LOCAL = {"inference": "local"}

@@ -154,6 +154,13 @@ def test_atari_games_without_ale_say_what_to_install(monkeypatch: pytest.MonkeyP
         EnvSpec.resolve("ALE/Pong-v5")
 
 
+def test_doom_scenarios_without_vizdoom_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(gymnasium, "registry", {})
+    with pytest.raises(UnknownEnvironmentError, match=r"pip install 'penstock\[vizdoom\]'"):
+        EnvSpec.resolve("VizdoomBasic-v1")
+
+
 def test_ids_that_a_package_registers_by_an_entry_point_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def register() -> None:
         gymnasium.register("Plugged/Counting-v0", entry_point="tests.envs.counting:CountingEnv")

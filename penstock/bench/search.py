@@ -1,0 +1,372 @@
+"""The search for the settings that are fastest on this machine: which candidates are measured, and which is the best.
+
+It is a coordinate descent. It begins with the settings given, measures a short training with each candidate, and
+changes one setting at a time: it goes on in a direction as long as that is faster, at first in strides, then in single
+steps; round after round, until a whole round finds nothing faster. Short measurements are noisy, so "faster" is by more
+than a margin, and at the end the best two are measured once more.
+
+Most candidates are never measured, because how the roles spent their time tells that they cannot be faster: a role
+with time to spare needs no more of anything (`Search._may_help`). Nor is measured what the config refuses, and what
+would change the learning: the batch stays what it is, unless its tuning is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.config import AsynchronousConfig, Config, ConfigError, ReplayConfig, SegmentConfig
+
+if TYPE_CHECKING:
+    from penstock.algorithms.base import Algorithm
+    from penstock.bench.engine_run import EngineRun, RoleTime
+
+WARMUP, WINDOW = 1.0, 3.0
+"""Seconds that each candidate learns before it is measured, and while it is."""
+MARGIN = 1.03
+"""So many times as fast as the best so far is what counts as faster."""
+REPLAY_ROWS, REPLAY_STARTS = 10_000, 1_000
+"""At most so many transitions are kept, and waited for, while a candidate that learns from replay is measured."""
+
+_HELD_UP = 0.05  # of the time that a role works: less on no core, and nobody takes the cores from it
+_LEAST_SHARE = 0.05  # of a rollout worker's time: less is not worth moving elsewhere
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate that was measured.
+
+    Attributes
+    ----------
+    config
+        The settings that were tried; how many workers, and where actions are chosen, is no longer left open.
+    run
+        What was seen; None: it failed.
+    error
+        Why it failed.
+    took
+        Seconds that it took, starting included.
+    """
+
+    config: Config
+    run: EngineRun | None
+    error: str
+    took: float
+
+    @property
+    def rate(self) -> float:
+        """Steps per second learned from; 0 if it failed."""
+        return self.run.rate if self.run else 0.0
+
+    @property
+    def real_work(self) -> float:
+        """Share of all cores' time that went into stepping environments, choosing actions and learning."""
+        if self.run is None:
+            return 0.0
+        from penstock.runs.status import REAL_WORK
+
+        spent = sum(role.cpu.get(work, 0.0) for role in self.run.roles for work in REAL_WORK)
+        return spent / (self.run.seconds * cores())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that may be tuned, with nothing left open; batch_size is None where it is no setting."""
+        return settings_of(self.config)
+
+    def role(self, kind: str) -> RoleTime | None:
+        """How a kind of role ("rollout", "policy", "learner") spent its time; None if there was none."""
+        roles = self.run.roles if self.run else ()
+        return next((role for role in roles if role.name.split()[0] == kind), None)
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for a JSON file."""
+        return {
+            **self.settings,
+            "rate": self.rate,
+            "real_work": self.real_work,
+            "error": self.error,
+            "took": self.took,
+            "run": asdict(self.run) if self.run else None,
+        }
+
+
+class Search:
+    """Looks for the fastest settings within a time.
+
+    Parameters
+    ----------
+    algorithm, config
+        What is trained, and the settings to begin with.
+    fixed
+        Names of settings that stay.
+    end
+        When to be done, in monotonic seconds.
+    tune_batch
+        Whether the steps behind an update may change.
+    report
+        Is told of each trial.
+
+    Attributes
+    ----------
+    trials
+        All measurements, in their order; those at the end repeat the settings of two before them.
+    best
+        The trial of the fastest settings; None: nothing was measured yet.
+    ended
+        How the search ended: "interrupted" as long as it has not.
+    """
+
+    def __init__(
+        self,
+        algorithm: type[Algorithm],
+        config: Config,
+        *,
+        fixed: Collection[str] = (),
+        end: float,
+        tune_batch: bool = False,
+        report: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        self._algorithm = algorithm
+        self._config = config
+        self._end = end
+        self._tune_batch = tune_batch
+        self._report = report
+        self._values = {name: v for name, v in _values(config, tune_batch).items() if name not in fixed}
+        self.trials: list[Trial] = []
+        self.best: Trial | None = None
+        self.ended = "interrupted"
+
+    def run(self) -> None:
+        """Measure until nothing faster is found, or the time is over.
+
+        Raises
+        ------
+        Exception
+            The settings to begin with failed: what was raised.
+        """
+        self._measure(self._config)
+        ended = "nothing that is left could be faster"
+        try:
+            while self._go_round():
+                pass
+        except _TimeIsOver:
+            ended = "no time for more"
+        self._confirm()
+        self.ended = ended
+
+    @property
+    def first(self) -> Trial:
+        """The trial of the settings to begin with."""
+        return self.trials[0]
+
+    def rate(self, trial: Trial) -> float:
+        """Mean of all measurements of a trial's settings, in steps per second; 0 if one failed."""
+        rates = [other.rate for other in self.trials if other.settings == trial.settings]
+        return fmean(rates) if all(rates) else 0.0
+
+    def found(self) -> dict[str, Any]:
+        """The fastest values of all settings that were free to change."""
+        assert self.best is not None
+        free = [name for name in self.best.settings if name in self._values]
+        values = {name: getattr(self.best.config, name) for name in free}
+        return {name: value for name, value in values.items() if value is not None}
+
+    # -- the descent -----------------------------------------------------------------------------------------------
+
+    def _go_round(self) -> bool:
+        """Try every setting once; say whether anything was faster."""
+        before = self.best
+        for name in self._values:
+            for stride in (2, 1) if name == "num_envs_per_worker" else (1,):
+                for direction in (stride, -stride):
+                    while self._may_help(name, direction) and self._step(name, direction):
+                        pass
+        return self.best is not before
+
+    def _step(self, name: str, by: int) -> bool:
+        """Measure the next legal value of a setting in steps of `by` from the best one; say whether it is faster."""
+        assert self.best is not None
+        now = self.best.settings[name]
+        values = sorted({*self._values[name], now})
+        others = range(values.index(now) + by, len(values) if by > 0 else -1, by)
+        candidate = next(filter(None, (self._legal({name: values[place]}) for place in others)), None)
+        if candidate is None:
+            return False
+        settings = settings_of(candidate)
+        trial = next((trial for trial in self.trials if trial.settings == settings), None)
+        if trial is None:
+            if not self._fits(3):  # this one, and the last two
+                raise _TimeIsOver
+            trial = self._measure(candidate)
+        if trial.rate <= MARGIN * self.best.rate:
+            return False
+        self.best = trial
+        return True
+
+    def _may_help(self, name: str, direction: int) -> bool:
+        """Whether a change can make the best so far faster, by how its roles spent their time.
+
+        - Where rollout workers wait for the learner, more of them wait longer. If moreover nobody takes the cores
+          from the learner, then it does all that it can: neither lanes nor the place of inference can help it.
+        - Fewer workers do less if each of them has a core to itself, unless it is the learner that wants cores.
+        - A policy worker is worth it where rollout workers choose actions for a part of their time.
+        - Groups are worth it where rollout workers wait for actions.
+
+        Of roles that take turns nothing of the kind can be said: each one's time counts.
+        """
+        assert self.best is not None and self.best.run is not None
+        rollout, learner, policy = (self.best.role(kind) for kind in ("rollout", "learner", "policy"))
+        takes_turns = self._config.backend == "serial" or getattr(self._algorithm, "synchronous", False)
+        if rollout is None or learner is None:
+            return True
+        if name == "num_groups":
+            return policy is not None and rollout.share("wait for actions") >= _LEAST_SHARE
+        if takes_turns:
+            return True
+        learner_limits = self.best.run.limiting_role == learner.name
+        if name == "num_workers":
+            return not learner_limits if direction > 0 else learner_limits or not _is_unhindered(rollout)
+        if learner_limits and _is_unhindered(learner):
+            return name == "batch_size"
+        if name == "inference" and policy is None:
+            return rollout.share("infer") >= _LEAST_SHARE
+        return True
+
+    def _legal(self, change: dict[str, Any]) -> Config | None:
+        """Return the best settings with a change; None where the config, the learning or the time forbids it."""
+        assert self.best is not None
+        best = self.best.config
+        if "num_workers" in change and self._lanes_are_batch and "num_envs_per_worker" in self._values:
+            change = {**change, "num_envs_per_worker": best.num_lanes // change["num_workers"]}
+        try:
+            candidate = replace(best, **change)
+        except ConfigError:
+            return None
+        if self._lanes_of_batch(candidate) != self._lanes_of_batch(best):
+            return None
+        # Segments of all lanes are full at the same time, at first: there have to be several such waves in the window.
+        wave = candidate.num_lanes * getattr(candidate, "segment_length", 1)
+        is_quick = wave <= self.best.rate * WINDOW / 2 or candidate.num_lanes <= best.num_lanes
+        return candidate if is_quick else None
+
+    @property
+    def _learns_in_workers(self) -> bool:
+        return getattr(self._algorithm, "learns_in_workers", False)
+
+    @property
+    def _lanes_are_batch(self) -> bool:
+        """Whether a batch is one segment of every lane, and has to stay."""
+        is_of_segments = isinstance(self._config, SegmentConfig) and not isinstance(self._config, AsynchronousConfig)
+        return is_of_segments and not self._learns_in_workers and not self._tune_batch
+
+    def _lanes_of_batch(self, config: Config) -> int | None:
+        """Lanes whose segments make a batch that has to stay; None: there may be any number."""
+        if self._learns_in_workers:
+            return None if self._tune_batch else config.num_envs_per_worker
+        return config.num_lanes if self._lanes_are_batch else None
+
+    def kept(self) -> str:
+        """What of the batch stays as it is unless it is asked for; nothing where there is no such thing."""
+        config = self._config
+        if isinstance(config, ReplayConfig) or self._tune_batch:
+            return ""
+        kept = [f"batch_size={config.batch_size}"] if hasattr(config, "batch_size") else []
+        if self._learns_in_workers:
+            kept.append(f"num_envs_per_worker={config.num_envs_per_worker}")
+        if self._lanes_are_batch:
+            kept.append(f"num_workers * num_envs_per_worker = {config.num_lanes}")
+        return ", ".join(kept)
+
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def _measure(self, config: Config) -> Trial:
+        from penstock.bench.engine_run import run_engine  # it needs torch
+
+        began = time.monotonic()
+        run, error = None, ""
+        try:
+            measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
+            run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP)
+        except Exception as problem:
+            if not self.trials:
+                raise
+            error = str(problem) or type(problem).__name__
+        trial = Trial(config, run, error, time.monotonic() - began)
+        if run is not None:
+            place: Literal["central", "local"] = "central" if trial.role("policy") else "local"
+            trial = replace(trial, config=replace(config, num_workers=config.workers, inference=place))
+        self.trials.append(trial)
+        self.best = self.best or trial  # before anybody who hears of it can interrupt
+        self._report(trial)
+        return trial
+
+    def _fits(self, trials: int) -> bool:
+        """Whether there is time for so many more, if each takes as long as the longest of the last ones."""
+        longest = max(trial.took for trial in self.trials[-3:])
+        return time.monotonic() + trials * longest <= self._end
+
+    def _confirm(self) -> None:
+        """Measure the best two once more: the second best is the best after all if it is faster on average."""
+        assert self.best is not None
+        others = [trial for trial in self.trials if trial is not self.best and trial.run]
+        if not others or not self._fits(2):
+            return
+        second = max(others, key=lambda trial: trial.rate)
+        for finalist in (self.best, second):
+            self._measure(finalist.config)
+        if self.rate(second) > MARGIN * self.rate(self.best):
+            self.best = second
+
+
+class _TimeIsOver(Exception):
+    """Another candidate would not be done in time."""
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The settings that may be tuned, with nothing left open; batch_size is None where it is no setting."""
+    is_double = config.inference == "central" and config.num_envs_per_worker % 2 == 0
+    return {
+        "num_workers": config.workers,
+        "num_envs_per_worker": config.num_envs_per_worker,
+        "inference": config.inference,
+        "num_groups": config.num_groups or (2 if is_double else 1),
+        "batch_size": getattr(config, "batch_size", None),
+    }
+
+
+def quick_to_start(config: ReplayConfig) -> ReplayConfig:
+    """The same work for a measurement: learning begins at once, from a buffer that fits anywhere."""
+    starts = min(config.learning_starts, max(config.batch_size, REPLAY_STARTS))
+    rows = min(config.buffer_size, max(REPLAY_ROWS, starts, config.num_lanes * config.n_step))
+    return replace(config, learning_starts=starts, buffer_size=rows)
+
+
+def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:
+    """The values that each setting may take besides its own; the settings that matter most come first."""
+    count, powers = cores(), [2**i for i in range(10)]
+    values: dict[str, list[Any]] = {
+        "num_envs_per_worker": powers,
+        "num_workers": [*(n for n in powers if n < count), max(1, count - 1), count, count + 1],
+        "inference": ["local", "central"],
+        "num_groups": [1, 2],
+    }
+    if tune_batch and hasattr(config, "batch_size"):
+        values["batch_size"] = [config.batch_size * n // 4 for n in (1, 2, 4, 8, 16, 32, 64)]
+    return values
+
+
+def _is_unhindered(role: RoleTime) -> bool:
+    """Whether a role was on a core as long as it worked."""
+    from penstock.bench.account import shares_by_cause
+
+    shares = shares_by_cause(role)
+    return shares["held up"] <= _HELD_UP * (shares["working"] + shares["held up"])
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,194 @@
+"""What only a GPU can show: skipped where there is none."""
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
+from penstock.engine.device_inference import DeviceInference, Staging
+from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+from penstock.engine.inference import Inference
+from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.trainer import Trainer
+from penstock.envs.spaces import ObservationSpec
+from penstock.experience.pinned import PinnedMemory
+from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
+from tests.engine.processes import Watched
+from tests.experience.test_batch import CPU, filled_arena, read, reader
+
+pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.timeout(300)]
+
+GPU = torch.device("cuda")
+SHORT = {"env_kwargs": {"max_episode_steps": 9}}
+
+
+class Recording(Repeating):
+    """Records the distribution's parameters."""
+
+    records = ("logits",)
+
+
+class Peeking(APPO):
+    """Looks at a value while it acts, which no graph can."""
+
+    def act(self, model, request):
+        assert request.obs.sum().item() < float("inf")
+        return super().act(model, request)
+
+
+@pytest.fixture
+def exact():
+    """Products of float32 in full precision."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def on_gpu(algorithm=Recording, **settings):
+    run = Collecting(algorithm, inference="central", **settings)
+    inference = DeviceInference(run.arena, run.algorithm, "cuda", run.report)
+    run.policy_worker = PolicyWorker(run.arena, inference)
+    return run, inference
+
+
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+def test_graphs_answer_what_the_cpu_answers_to_1e_5(exact, memory):
+    layout = {"num_workers": 3, "num_envs_per_worker": 4, "num_groups": 2, "memory": memory, **SHORT}
+    plain = Collecting(Recording, inference="central", **layout)
+    run, inference = on_gpu(**layout)
+    for _ in range(4):
+        one, two = plain.take(), run.take()
+        for name in ("obs", "first", "action", "valid"):
+            assert torch.equal(getattr(one, name), getattr(two, name)), name
+        torch.testing.assert_close(one.log_prob, two.log_prob, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(one.memory, two.memory, rtol=1e-5, atol=1e-5)
+    assert all(bucket.graph is not None for bucket in inference._buckets)
+    assert not [payload for kind, payload in run.reports if kind == "note"]
+    plain.close()
+    run.close()
+
+
+def test_a_graph_answers_with_the_weights_of_now():
+    run, inference = on_gpu(APPO, num_groups=1)
+    for _ in range(3):
+        run.poll()
+    (bucket,) = inference._buckets
+    assert bucket.graph is not None
+    for action in (0, 1, 0):
+        with torch.no_grad():
+            run.model.policy_head.bias[:] = 0.0
+            run.model.policy_head.bias[action] = 1_000.0
+        run.weights.publish(run.weights.version + 1, 0)
+        run.workers[0].poll()
+        assert run.policy_worker.poll()
+        assert run.arena.columns["action"][run.arena.request_rows[0]].tolist() == [action] * 4
+    run.close()
+
+
+def test_bfloat16_graphs_answer_what_bfloat16_answers_operation_by_operation():
+    run, inference = on_gpu(Recording, num_groups=1, precision="bfloat16", hidden_sizes=(64, 64))
+    plain = Inference(run.arena, run.algorithm, "cuda")
+    run.workers[0].poll()
+    rows, answers = run.arena.request_rows[0], []
+    for one in (inference, inference, plain):
+        one.answer(np.array([0]), np.array([1]))
+        answers.append(run.arena.columns["logits"][rows].copy())
+    assert inference._buckets[0].graph is not None
+    assert np.array_equal(answers[0], answers[1])
+    np.testing.assert_allclose(answers[1], answers[2], rtol=1e-2, atol=1e-2)
+    run.close()
+
+
+def test_what_no_graph_can_hold_runs_without_and_is_said_once():
+    run, inference = on_gpu(Peeking, num_workers=3, num_envs_per_worker=2, num_groups=1)
+    for _ in range(5):
+        assert run.poll()
+    assert all(bucket.graph is None for bucket in inference._buckets)
+    (note,) = [payload for kind, payload in run.reports if kind == "note"]
+    assert note.startswith("inference runs without CUDA graphs: ")
+    torch.ones(3, device="cuda").sum().item()  # what failed is over
+    run.close()
+
+
+def test_staging_memory_is_pinned_and_arrives():
+    staging = Staging([("numbers", (1000, 7), torch.float32)], GPU)
+    assert staging._on_host.is_pinned()
+    staging.arrays["numbers"][:] = np.arange(7)
+    staging.send()
+    staging.tensors["numbers"].mul_(2.0)
+    staging.fetch()
+    assert np.array_equal(staging.arrays["numbers"], np.tile(2.0 * np.arange(7), (1000, 1)))
+
+
+def test_weights_cross_from_one_stream_to_another_whole_and_the_block_gets_what_is_shown():
+    run = Collecting(APPO, hidden_sizes=(512, 512))
+    exchange = WeightsExchange()
+    learns, acts = run.algorithm.build_model().to(GPU), run.algorithm.build_model().to(GPU)
+    learner, inference = LearnerWeights(learns, run.arena, exchange), InferenceWeights(acts, run.arena, exchange)
+    learner.refresh()
+    stream, slow = torch.cuda.Stream(priority=-1), torch.randn(4096, 4096, device=GPU)
+    for version in range(FIRST_VERSION + 1, FIRST_VERSION + 40):
+        slow = (slow @ slow).clamp(-1.0, 1.0)  # what the copy waits behind
+        with torch.no_grad():
+            for parameter in learns.parameters():
+                parameter.fill_(float(version))
+        learner.publish(version, 10 * version)
+        with torch.cuda.stream(stream):
+            inference.refresh()
+            found = {value for parameter in acts.parameters() for value in parameter.unique().tolist()}
+        assert found == {float(version)} and (inference.version, inference.steps) == (version, 10 * version)
+    learner.show()
+    assert run.arena.weights.version == version
+    assert set(np.frombuffer(run.published()[:64], np.float32)) == {float(version)}
+    run.close()
+
+
+def test_a_batch_of_large_observations_comes_out_of_registered_memory():
+    arena = filled_arena(observation=ObservationSpec((256, 256, 1), "uint8"))
+    one = reader(arena, device=GPU)
+    assert one._takes_slots and torch.from_numpy(arena.columns["obs"]).is_pinned()
+    found, _ = one.read(np.array([4, 1]), 50, 0.0)
+    expected, _ = read(arena, device=CPU)
+    arena.columns["obs"][...] = 0
+    assert torch.equal(found.obs.cpu(), expected.obs)
+    one.close()
+    assert not torch.from_numpy(arena.columns["obs"]).is_pinned()
+
+
+def test_memory_that_cuda_refuses_is_used_without_it():
+    array = np.zeros(1 << 20, np.uint8)
+    first = PinnedMemory(array)
+    second = PinnedMemory(array)  # a second time is refused
+    assert first.is_registered and not second.is_registered
+    assert torch.ones(3, device="cuda").sum().item() == 3.0
+    first.close()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_it_learns_to_balance_a_pole(precision):
+    settings = {"num_workers": 2, "num_envs_per_worker": 16, "total_steps": 300_000, "target_return": 400.0}
+    with Trainer(
+        APPO, env="CartPole-v1", device="cuda", precision=precision, seed=1, run_dir=None, **settings
+    ) as trainer:
+        result = trainer.train(quiet=True)
+        family = Watched(list(trainer._supervisor.backend.pids.values()))
+        assert set(trainer._supervisor.backend.pids) == {"launcher", "rollout-0", "rollout-1", "learner", "evaluator"}
+        assert result.reached_target and result.eval_return >= 400.0
+        before = trainer.get_parameters()
+        trainer.set_parameters(before)
+        after = trainer.get_parameters()[0]
+        assert all(torch.equal(after[name], tensor) for name, tensor in before[0].items())
+    assert family.left_after(0.0) == []
+
+
+@pytest.mark.parametrize("backend", ["local", "serial"])
+def test_replay_learns_on_a_gpu_too(backend):
+    settings = {"learning_starts": 200, "num_workers": 1, "num_envs_per_worker": 4, "run_dir": None, "eval_interval": 0}
+    with Trainer(DQN, env="CartPole-v1", device="cuda", backend=backend, **settings) as trainer:
+        trainer.train(2_000, quiet=True)
+        assert trainer.status.version > 100 and all(np.isfinite(list(trainer.status.losses.values())))

@@ -1,0 +1,259 @@
+"""Learner and policy worker in one process, as on a GPU: here on the CPU, where everything but CUDA is the same."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
+from penstock.config import make_config
+from penstock.engine import roster
+from penstock.engine.device_roles import Companion, DeviceRole, Pair, parts_of
+from penstock.engine.learner import LearnerState, Start
+from penstock.engine.roles import LearnerRole, PolicyRole, begin_on
+from penstock.engine.roster import role_specs, shares_device
+from penstock.engine.trainer import Trainer, TrainingFailed
+from penstock.experience.arena import Control
+from tests.engine.collecting import FIRST_VERSION, Collecting
+from tests.engine.processes import TINY, Watched, wait_until
+from tests.engine.test_local import Stubborn, always
+
+pytestmark = pytest.mark.timeout(90)
+
+CENTRAL = {**TINY, "inference": "central", "run_dir": None}
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    monkeypatch.setattr(roster, "shares_device", lambda config: True)
+
+
+class FailsToAct(APPO):
+    """Its policy cannot act once something has been learned."""
+
+    def act(self, model, request):
+        if request.steps > 100:
+            raise RuntimeError("no action comes to mind")
+        return super().act(model, request)
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "is_shared"),
+    [("cpu", "local", False), ("cuda", "local", True), ("cuda:1", "local", True), ("cuda", "serial", False)],
+)
+def test_one_process_owns_a_gpu_and_the_cpu_is_everybodys(device, backend, is_shared):
+    assert (
+        shares_device(make_config(APPO.Config, {"env": "CartPole-v1", "device": device, "backend": backend}))
+        is is_shared
+    )
+
+
+@pytest.mark.parametrize(("device", "done"), [("cpu", []), ("cuda:1", ["cuda:1", "high"])])
+def test_a_process_on_a_gpu_settles_its_device_and_its_precision(monkeypatch, device, done):
+    found = []
+    monkeypatch.setattr(torch.cuda, "set_device", found.append)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", found.append)
+    begin_on(device)
+    assert found == done
+
+
+def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_process):
+    run = Collecting(APPO, inference="central", num_workers=2)
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    assert [spec.name for spec in specs] == ["rollout-0", "rollout-1", "learner", "evaluator"]
+    assert isinstance(specs[2], DeviceRole)
+    parts = parts_of(specs)
+    assert [part.name for part in parts] == ["rollout-0", "rollout-1", "policy-0", "learner", "evaluator"]
+    assert [part.index for part in parts] == [0, 1, 2, 3, 4]
+    run.close()
+
+
+def test_without_a_policy_worker_there_is_nothing_to_share(one_process):
+    run = Collecting(APPO, inference="local")
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    assert [type(spec) for spec in specs][1] is LearnerRole
+    run.close()
+
+
+@pytest.mark.parametrize("algorithm", [APPO, DQN])
+def test_a_run_learns_goes_on_and_leaves_nothing_behind(one_process, algorithm):
+    settings = {**CENTRAL, "learning_starts": 100} if algorithm is DQN else CENTRAL
+    settings = {name: value for name, value in settings.items() if algorithm is APPO or name != "segment_length"}
+    with Trainer(algorithm, **settings) as trainer:
+        versions = []
+        trainer.train(1_000, quiet=True, on_update=lambda status: versions.append(status.version))
+        pids = trainer._supervisor.backend.pids
+        assert set(pids) == {"launcher", "rollout-0", "rollout-1", "learner", "evaluator"}
+        for more in (500, 300):
+            steps = trainer.train(more, quiet=True).steps
+            # What is reported as learned is what the user gets.
+            assert trainer.evaluate(1).steps == steps and trainer._weights.version == trainer.status.version
+        assert trainer._supervisor.backend.pids == pids
+        assert np.all(np.diff(versions) >= 0) and trainer.status.version > 10
+        assert {role.name for role in trainer.status.roles} == {"rollout x2", "policy", "learner", "evaluator"}
+        family = Watched(list(pids.values()))
+    assert family.left_after(0.0) == []
+
+
+@pytest.mark.timeout(120)
+def test_it_learns_to_balance_a_pole(one_process):
+    settings = {"hidden_sizes": (64, 64), "num_envs_per_worker": 16, "total_steps": 150_000, "target_return": 150.0}
+    settings |= {"env": "CartPole-v1", "num_workers": 2, "inference": "central", "run_dir": None, "seed": 1}
+    with Trainer(APPO, **settings) as trainer:
+        result = trainer.train(quiet=True)
+    assert result.reached_target and result.eval_return >= 150.0
+
+
+def test_weights_that_are_set_fence_off_what_older_ones_chose(one_process):
+    with Trainer(Stubborn, **{**CENTRAL, "num_envs_per_worker": 4}) as trainer:
+        trainer.train(500, quiet=True)
+        for action in (0, 1):
+            before = trainer.status.version
+            trainer.set_parameters(always(action, trainer.get_parameters()))
+            assert trainer.get_parameters()[0]["policy_head.bias"].argmax() == action
+            trainer.train(500, quiet=True)
+            assert trainer.evaluate(2).mean_length < 12  # a pole pushed one way only falls soon
+            assert trainer.status.version > before
+
+
+def test_an_exception_in_the_policy_worker_ends_the_run_with_its_story(one_process):
+    trainer = Trainer(FailsToAct, **CENTRAL)
+    with pytest.raises(TrainingFailed, match=r"(?s)learner failed:.*Traceback.*in act.*no action comes to mind"):
+        trainer.train(5_000, quiet=True)
+
+
+def test_killing_the_process_ends_the_run_as_the_death_of_a_learner_does(one_process, tmp_path):
+    trainer = Trainer(APPO, **{**CENTRAL, "run_dir": str(tmp_path / "run"), "checkpoint_interval": 200})
+
+    def kill(status):
+        if status.steps > 1_000 and (pid := trainer._supervisor.backend.pids.get("learner")):
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(TrainingFailed, match=r"(?s)learner \(process \d+\) was killed by SIGKILL.*penstock resume"):
+        trainer.train(10**8, quiet=True, on_update=kill)
+
+
+def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_its_death(one_process):
+    with Trainer(APPO, **CENTRAL) as trainer:
+        killed = []
+
+        def kill(status):
+            if not killed and status.steps > 500:
+                killed.append(trainer._supervisor.backend.pids["rollout-0"])
+                os.kill(killed[0], signal.SIGKILL)
+
+        trainer.train(2_500, quiet=True, on_update=kill)
+        assert killed and trainer.status.restarts == 1
+        control = trainer._arena.control
+        assert control[Control.DEATHS] == 1
+        wait_until(lambda: control[Control.POLICY_PASSED] == 1, "the policy worker passes the death")
+
+
+def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_process):
+    from penstock.engine.local import LocalBackend, Process, Replacement
+    from penstock.engine.restarts import Restarts
+
+    run = Collecting(APPO, inference="central")
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    backend = LocalBackend(run.arena, specs, lambda *_: None, Restarts(False))
+    backend._processes = {spec.name: Process(spec, 0, None) for spec in specs[1:]}
+    dead = Replacement(specs[0], 0.0, deaths=1)
+    assert not backend._has_passed(dead)
+    run.arena.control[Control.POLICY_PASSED] = 1
+    assert backend._has_passed(dead)
+    backend._processes.clear()
+    backend.close(0.0)
+    run.close()
+
+
+class Idle:
+    """A role that does what it is made to do, and counts."""
+
+    def __init__(self, bell, fails_at=None):
+        self.bell = bell
+        self.polled, self.closed, self.heard = 0, 0, []
+        self._fails_at = fails_at
+
+    def poll(self):
+        self.polled += 1
+        if self.polled == self._fails_at:
+            raise ArithmeticError("worn out")
+        return False
+
+    def handle(self, command, payload):
+        self.heard.append((command, payload))
+
+    def close(self):
+        self.closed += 1
+
+
+def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
+    run = Collecting(APPO)
+    made = []
+
+    def build():
+        made.append((Idle(run.arena.policy_bell), threading.current_thread()))
+        return made[0][0]
+
+    learner = Idle(run.arena.learner_bell)
+    pair = Pair(learner, Companion(build, wake=run.arena.learner_bell.ring))
+    wait_until(lambda: made and made[0][0].polled, "the companion is polled")
+    role, thread = made[0]
+    assert thread is not threading.main_thread() and learner.polled == 0
+    before = role.polled
+    run.arena.policy_bell.ring()
+    wait_until(lambda: role.polled > before, "the bell wakes it")
+    assert pair.poll() is False and learner.polled == 1
+    pair.handle("checkpoint", 3)
+    assert learner.heard == [("checkpoint", 3)] and role.heard == []
+    pair.close()
+    assert not thread.is_alive() and (role.closed, learner.closed) == (1, 1)
+    run.close()
+
+
+def test_the_failure_of_a_companion_wakes_the_other_and_is_its_own():
+    run = Collecting(APPO)
+    bell = run.arena.learner_bell
+    rung = bell.value
+    pair = Pair(Idle(bell), Companion(lambda: Idle(run.arena.policy_bell, fails_at=2), wake=bell.ring))
+    run.arena.policy_bell.ring()
+    wait_until(lambda: bell.value != rung, "the learner's bell is rung")
+    with pytest.raises(ArithmeticError, match="worn out"):
+        pair.poll()
+    pair.close()
+    run.close()
+
+
+def test_a_companion_that_cannot_be_made_says_so_at_once():
+    def build():
+        raise ArithmeticError("worn out")
+
+    with pytest.raises(ArithmeticError, match="worn out"):
+        Companion(build, wake=lambda: None)
+
+
+def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learners_weights():
+    run = Collecting(APPO, inference="central", num_groups=1)
+    shape = run.arena.shape
+    policy = PolicyRole(run.algorithm, shape.num_workers, 1)
+    state = LearnerState(version=FIRST_VERSION)
+    pair = DeviceRole(LearnerRole(run.algorithm, state, None, shape.num_workers + 1, 1), policy).build(
+        run.arena, run.report
+    )
+    run.workers[0].poll()
+    end = time.monotonic() + 30
+    while run.arena.answered[0] == 0 and time.monotonic() < end:
+        pair.poll()
+    rows = run.arena.request_rows[0]
+    assert run.arena.columns["version"][rows].tolist() == [FIRST_VERSION] * 4
+    with torch.no_grad():
+        policy_now, _ = run.model.evaluate(torch.from_numpy(run.arena.columns["obs"][rows]))
+    expected = policy_now.log_prob(torch.from_numpy(run.arena.columns["action"][rows]))
+    torch.testing.assert_close(torch.from_numpy(run.arena.columns["log_prob"][rows]), expected)
+    pair.close()
+    run.close()
