@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | doctor | bench``.
+"""The command line: ``penstock train | eval | resume | doctor | bench | autotune``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -145,7 +145,7 @@ def doctor(args: list[str]) -> int:
 
 def bench(args: list[str]) -> int:
     """Measure what this machine does with Penstock, beside its peers."""
-    from penstock.bench import BENCHES, BenchError, BenchUsageError
+    from penstock.bench import BENCHES
 
     if not args or args[0] in _HELP:
         print(_bench_usage(BENCHES))
@@ -153,16 +153,12 @@ def bench(args: list[str]) -> int:
     name, *rest = args
     if name not in BENCHES:
         return _wrong(f"unknown bench {name!r}{closest(name, list(BENCHES))} (legal: {', '.join(BENCHES)})")
-    try:
-        return DONE if importlib.import_module(BENCHES[name]).command(rest) else NOT_REACHED
-    except SystemExit:  # help: nothing more is imported for it
-        raise
-    except BenchUsageError as error:
-        return _wrong(str(error))
-    except BenchError as error:
-        return _failed(str(error))
-    except _usage_errors() as error:
-        return _wrong(str(error))
+    return _measure(BENCHES[name], rest)
+
+
+def autotune(args: list[str]) -> int:
+    """Find the settings that train fastest on this machine."""
+    return _measure("penstock.bench.autotune", args)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -171,7 +167,24 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "resume": resume,
     "doctor": doctor,
     "bench": bench,
+    "autotune": autotune,
 }
+
+
+def _measure(module: str, args: list[str]) -> int:
+    """Run the command of a module that measures."""
+    from penstock.bench import BenchError, BenchUsageError
+
+    try:
+        return DONE if importlib.import_module(module).command(args) else NOT_REACHED
+    except SystemExit:  # help: nothing more is imported for it
+        raise
+    except BenchUsageError as error:
+        return _wrong(str(error))
+    except BenchError as error:
+        return _failed(str(error))
+    except _usage_errors() as error:
+        return _wrong(str(error))
 
 
 def _run(make: Callable[[], Trainer]) -> int:
@@ -257,7 +270,7 @@ def _warn(message: str) -> None:
 
 
 def _usage() -> str:
-    commands = "\n".join(f"  {name:<9}{(command.__doc__ or '').strip()}" for name, command in COMMANDS.items())
+    commands = "\n".join(f"  {name:<10}{(command.__doc__ or '').strip()}" for name, command in COMMANDS.items())
     return f"""usage: penstock COMMAND ...
 
 {commands}

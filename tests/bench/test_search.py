@@ -286,7 +286,7 @@ def test_a_candidate_that_fails_is_remembered_with_its_reason_and_never_the_best
 
 
 def test_what_fails_when_it_is_measured_again_is_not_the_best(machine, monkeypatch):
-    machine.rate = hill(64, 4)
+    machine.rate = lambda config: 90_000.0 if config.num_envs_per_worker == 64 else 10_000.0
     seen = []
     fails_later = failing(
         machine, lambda c: c.num_envs_per_worker == 64 and (seen.append(c) or len(seen) > 1), OSError()
@@ -294,7 +294,16 @@ def test_what_fails_when_it_is_measured_again_is_not_the_best(machine, monkeypat
     monkeypatch.setattr("penstock.bench.engine_run.run_engine", fails_later)
     search = make("appo", fixed=KEPT)
     search.run()
-    assert search.trials[-2].error == "OSError" and search.found()["num_envs_per_worker"] in (32, 128)
+    assert search.trials[-2].error == "OSError" and search.found()["num_envs_per_worker"] != 64
+
+
+def test_nothing_is_measured_twice_but_the_best_two(machine):
+    machine.rate = hill(128, 2)
+    search = make("appo", tune_batch=True)
+    search.run()
+    *search_trials, best, second = [trial.settings for trial in search.trials]
+    assert all(settings not in search_trials[:i] for i, settings in enumerate(search_trials))
+    assert best in search_trials and second in search_trials and best != second
 
 
 def test_if_the_settings_to_begin_with_fail_the_search_does(machine, monkeypatch):

@@ -1,0 +1,161 @@
+"""The settings that are fastest on this machine: a table of what was tried, and the command to train with.
+
+penstock autotune appo --env CartPole-v1 [every flag of the algorithm] [--seconds 100] [--tune-batch] [--json FILE]
+
+How it searches is told in `penstock.bench.search`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from penstock.bench import BenchError, BenchUsageError
+from penstock.bench.machine import describe, machine_facts
+from penstock.bench.search import Search, Trial, cores, quick_to_start
+from penstock.config import AsynchronousConfig, Config, ReplayConfig
+
+_HELP = ("-h", "--help")
+_OWN_FLAGS = """flags of autotune itself:
+  --seconds S    time for all measurements together (100)
+  --tune-batch   tune the batch, too, which changes what is learned, not only how fast
+  --json FILE    write everything that was measured to this file
+
+Settings that are given as flags stay as they are.
+
+"""
+_QUIET = 0.05  # share of the cores' time that other programs may take unmentioned
+_WIDTHS = {"workers": 7, "lanes": 5, "inference": 9, "groups": 6, "batch": 7, "steps/s": 9, "real work": 9}
+
+
+def command(args: list[str]) -> bool:
+    """Search, print what was tried, and the command to train with.
+
+    Raises
+    ------
+    BenchUsageError, ConfigError
+        What is asked for cannot be done.
+    BenchError
+        The settings to begin with failed.
+    KeyboardInterrupt
+        Ctrl-C or SIGTERM came; the best so far was printed.
+    """
+    began = time.monotonic()
+    from penstock.algorithms import ALGORITHMS, load_algorithm
+
+    usage = f"usage: penstock autotune ALGORITHM --env ENV [flags]\n\nalgorithms: {', '.join(ALGORITHMS)}\n\n"
+    if args and args[0] in _HELP:
+        print(f"{usage}{_OWN_FLAGS}penstock autotune ALGORITHM --help lists the flags of training, which all count.")
+        return True
+    if not args or args[0].startswith("-"):
+        raise BenchUsageError(f"the algorithm comes first: penstock autotune {next(iter(ALGORITHMS))} --env ENV")
+    name, *rest = args
+    algorithm = load_algorithm(name)
+    own, flags = _own_flags().parse_known_args(rest)
+    if set(flags) & set(_HELP):
+        print(_OWN_FLAGS, end="")
+    from penstock.flags import parse_config
+
+    config = parse_config(algorithm.Config, flags, prog=f"penstock autotune {name}")
+    _check(own, config)
+    machine = machine_facts()
+    print(describe(machine))
+    print(_line({name: name for name in _WIDTHS}, "limited by"), flush=True)
+    search = Search(
+        algorithm, config, fixed=_names(flags), end=began + own.seconds, tune_batch=own.tune_batch, report=_show
+    )
+    try:
+        _run(search)
+    finally:  # at Ctrl-C, too
+        if search.best is not None:
+            train = shlex.join(["penstock", "train", name, *flags, *_as_flags(search.found())])
+            print(_outcome(search, config, time.monotonic() - began, train), flush=True)
+            if own.json is not None:
+                facts = {
+                    "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(),
+                    "trials": [trial.facts() for trial in search.trials], "ended": search.ended,
+                    "found": search.found(), "rate": search.rate(search.best), "command": train,
+                }  # fmt: skip
+                own.json.write_text(json.dumps(facts, indent=1) + "\n")
+    return True
+
+
+def _run(search: Search) -> None:
+    from penstock.engine.trainer import TrainingFailed
+    from penstock.envs.failures import EnvironmentFailure
+
+    try:
+        search.run()
+    except (TrainingFailed, EnvironmentFailure) as error:
+        raise BenchError(str(error)) from error
+
+
+def _own_flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock autotune", add_help=False, allow_abbrev=False)
+    parser.add_argument("--seconds", type=float, default=100.0)
+    parser.add_argument("--tune-batch", action="store_true")
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def _check(own: argparse.Namespace, config: Config) -> None:
+    if not 0.0 < own.seconds < float("inf"):
+        raise BenchUsageError(f"--seconds {own.seconds:g} is not legal: more than 0, and finite")
+    if own.json is not None and not own.json.absolute().parent.is_dir():
+        raise BenchUsageError(f"--json {own.json}: there is no directory {own.json.absolute().parent}")
+    if own.tune_batch and isinstance(config, ReplayConfig):
+        raise BenchUsageError(
+            "--tune-batch is for what learns from fresh steps: of replayed ones, the smallest batch is always the "
+            "fastest; give a --batch-size"
+        )
+
+
+def _names(flags: Sequence[str]) -> set[str]:
+    """Names of the settings that flags give."""
+    return {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
+
+
+def _as_flags(settings: dict[str, Any]) -> list[str]:
+    return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _show(trial: Trial) -> None:
+    if trial.run is not None:
+        numbers = f"{trial.rate:,.0f}", f"{trial.real_work:.0%}"
+        limit = f"{trial.run.limiting_role}: {trial.run.limiting_reason}"
+    else:
+        story = trial.error.strip().splitlines()
+        numbers, limit = ("-", "-"), f"failed: {' ... '.join(dict.fromkeys((story[0], story[-1])))}"
+    cells = dict(zip(_WIDTHS, (*trial.settings.values(), *numbers), strict=True))
+    print(_line(cells, limit), flush=True)
+
+
+def _line(cells: dict[str, Any], limit: str) -> str:
+    return "  ".join([*(f"{cells[name] or '-':>{width}}" for name, width in _WIDTHS.items()), limit])
+
+
+def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
+    """What was found, what was not looked for, and the command."""
+    assert search.best is not None
+    best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
+    lines = [
+        f"{len(search.trials)} measurements in {seconds:.0f} s: {search.ended}",
+        f"fastest: {best:,.0f} steps/s, {best / first:.2f} times the {first:,.0f} of the settings to begin with",
+    ]
+    if kept := search.kept():
+        lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
+    if isinstance(config, ReplayConfig) and (quick := quick_to_start(config)) != config:
+        lines.append(f"measured with learning_starts={quick.learning_starts} and buffer_size={quick.buffer_size}")
+    others = fmean(trial.run.other_programs / (trial.run.seconds * cores()) for trial in search.trials if trial.run)
+    if others > _QUIET:
+        lines.append(f"other programs took {others:.0%} of the cores' time: on a quiet machine all of this may change")
+    more_lanes = search.best.config.num_lanes > search.first.config.num_lanes
+    if more_lanes and isinstance(config, AsynchronousConfig):
+        lines.append("with more lanes, steps are older when they are learned from: look at the policy lag")
+    return "\n".join(["", *lines, "", train])
