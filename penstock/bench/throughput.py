@@ -87,7 +87,7 @@ _CARTPOLE = {
     "normalize_observations": False,
 }  # fmt: skip
 _PONG = {
-    **_ONE_EPOCH, "env": "ALE/Pong-v5", "num_envs_per_worker": 16, "batch_size": 512, "encoder": "nature_cnn",
+    **_ONE_EPOCH, "env": "ALE/Pong-v5", "num_envs_per_worker": 32, "batch_size": 512, "encoder": "nature_cnn",
 }  # fmt: skip
 
 
@@ -104,7 +104,9 @@ WORKS = {
             Rival("stable-baselines3", "sb3_throughput.py", peer=STABLE_BASELINES3),
         ),
     ),
-    "cartpole-vector": Work({**_CARTPOLE, "vectorize": "vector"}),
+    "cartpole-vector": Work(
+        {**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}
+    ),
     "pong": Work(_PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'"),
     "pong-bfloat16": Work(
         {**_PONG, "precision": "bfloat16"}, (_sample_factory("pong", mark=2.8),), "ale_py",
@@ -114,7 +116,7 @@ WORKS = {
         {**_CARTPOLE, "env": "LunarLander-v3"}, module="Box2D", install="pip install 'gymnasium[box2d]'"
     ),
     "halfcheetah": Work(
-        {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 64}, module="mujoco",
+        {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 128}, module="mujoco",
         install="pip install 'penstock[mujoco]'",
     ),
 }  # fmt: skip

@@ -62,11 +62,11 @@ def role_specs(
 
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
-    """Whether a policy worker infers; "auto": on a GPU, and for images, whose networks are worth a batch."""
+    """Whether a policy worker infers; "auto": on a GPU, and on a CPU whoever steps the lanes does."""
     if isinstance(algorithm, SegmentAlgorithm) and algorithm.learns_in_workers:
         return False
     if inference == "auto":
-        return torch.device(algorithm.config.device).type != "cpu" or algorithm.observation.is_image
+        return torch.device(algorithm.config.device).type != "cpu"
     return inference == "central"
 
 
