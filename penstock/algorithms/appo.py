@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Metrics
@@ -70,6 +71,7 @@ class APPO(ProximalAlgorithm):
         """Then a batch's targets come of the update's own values: evaluating it once before would give the same."""
         self.needs_segments |= config.advantage_estimator == "vtrace" or self.makes_one_update
 
+    @torch.no_grad()
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Advantages and value targets by GAE, from the learner's own values, for several updates."""
         c = self.config
@@ -93,8 +95,8 @@ class APPO(ProximalAlgorithm):
                 valid=batch.valid,
             )  # fmt: skip
             target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
-            if self.makes_one_update:
-                batch.targets = {"return": target}
+            if self.makes_one_update and c.normalize_returns:
+                batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
         else:
             if self.makes_one_update:
                 batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)

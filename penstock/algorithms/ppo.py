@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from penstock.algorithms.base import Metrics
@@ -66,6 +67,7 @@ class PPO(ProximalAlgorithm):
     config: PPOConfig
     synchronous = True
 
+    @torch.no_grad()
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
         """Advantages and value targets by GAE, from the values at collection time."""
         _, value = model.evaluate(batch.obs, batch.first, batch.memory)

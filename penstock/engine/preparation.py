@@ -60,15 +60,16 @@ def _slots_per_lane(algorithm: SegmentAlgorithm) -> int:
     """Segments that there is room for, of each lane.
 
     While an asynchronous learner collects a batch, every lane has its share of it waiting, and a slot to write beside:
-    lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another. A
-    synchronous one keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns
+    lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another. The
+    share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns
     from its own segments needs no others.
     """
     config = algorithm.config
     if algorithm.learns_in_workers:
         return 1
     if not algorithm.synchronous:
-        return 1 + math.ceil(config.segments_per_batch / config.num_lanes)
+        lanes_of_others = config.num_lanes - config.num_envs_per_worker or config.num_lanes
+        return 1 + math.ceil(config.segments_per_batch / lanes_of_others)
     if config.segments_per_batch != config.num_lanes:
         raise ConfigError(
             f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="

@@ -39,12 +39,12 @@ def test_advantages_and_targets_are_gae_of_the_values_at_collection_time():
     valid = torch.ones(T, B, dtype=torch.bool)
     valid[3, 1] = False
     batch = collect(algorithm, model, valid=valid)
-    with torch.no_grad():  # as the learner does
-        algorithm.prepare(model, batch)
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+    algorithm.prepare(model, batch)
+    value = model.evaluate(batch.obs, batch.first, batch.memory)[1].detach()
     advantage, target = gae(batch.reward, value, batch.terminated, batch.truncated, gamma=0.9, lambda_=0.8, valid=valid)
     assert torch.equal(batch.targets["advantage"], advantage) and torch.equal(batch.targets["return"], target)
     assert torch.equal(batch.targets["old_value"], value[:-1])
+    assert not any(target.requires_grad for target in batch.targets.values())
 
 
 def test_the_loss_is_the_sum_of_its_weighted_terms():

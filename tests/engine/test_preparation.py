@@ -44,16 +44,17 @@ LANES = {"num_workers": 3, "num_envs_per_worker": 4}
         (A3C, {}, 1),
         (DQN, {}, 1),
         (IMPALA, {"segment_length": 5, "batch_size": 5}, 2),
-        (IMPALA, {"segment_length": 5, "batch_size": 60}, 2),
-        (IMPALA, {"segment_length": 5, "batch_size": 65}, 3),
-        (APPO, {"segment_length": 5, "batch_size": 60, "num_minibatches": 3}, 4),
+        (IMPALA, {"segment_length": 5, "batch_size": 40}, 2),  # a segment of each lane of two workers of three
+        (IMPALA, {"segment_length": 5, "batch_size": 45}, 3),
+        (IMPALA, {"segment_length": 5, "batch_size": 20, "num_workers": 1}, 2),
+        (APPO, {"segment_length": 5, "batch_size": 60, "num_minibatches": 3}, 6),
     ],
 )
 def test_a_lane_has_a_slot_to_write_and_of_an_asynchronous_run_its_share_of_a_batch_beside(
     algorithm, settings, expected
 ):
-    shape = shape_of(algorithm, **LANES, **settings)
-    assert shape.slots_per_lane == expected and shape.num_slots == 12 * expected
+    shape = shape_of(algorithm, **{**LANES, **settings})
+    assert shape.slots_per_lane == expected and shape.num_slots == shape.num_lanes * expected
 
 
 def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_refused():
@@ -154,5 +155,19 @@ def test_where_a_batch_is_as_much_of_every_lane_no_group_is_ahead_at_all(data, n
     order = data.draw(st.permutations(range(num_groups)), label="order")
     for count in range(1, 20):
         traffic.write_until_all_wait(order)
-        assert set(traffic.num_segments) == {count * share + 1}
+        assert set(traffic.num_segments) == {(count - 1) * share + traffic.arena.shape.slots_per_lane}
+        assert traffic.learn()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_workers=st.integers(2, 4), num_groups=st.integers(1, 2), group_size=st.integers(1, 4), size=st.integers(1, 40),
+    data=st.data(),
+)  # fmt: skip
+def test_the_learner_goes_on_while_one_worker_delivers_nothing(num_workers, num_groups, group_size, size, data):
+    traffic = Traffic(num_workers, num_groups, group_size, size)
+    slow = data.draw(st.integers(0, num_workers - 1), label="slow")
+    others = [group for group in range(len(traffic.lanes)) if group // num_groups != slow]
+    for _ in range(6):
+        traffic.write_until_all_wait(others)
         assert traffic.learn()
