@@ -3,8 +3,8 @@
     python bench/before_after.py RUNS --plot FILE
 
 RUNS holds the directories ``before-TASK-SEED`` and ``after-TASK-SEED`` of ``penstock train ... --run-dir``, made with
-the same settings by the two states. Drawn is the mean return of the last 100 training episodes over steps, a thin line for
-each seed and a thick one for their mean; printed is that return at the end, and over the whole run.
+the same settings by the two states. Drawn is the mean return of the last 100 training episodes over steps, a thin line
+for each seed and a thick one for their mean; printed is that return at the end, and over the whole run.
 """
 
 from __future__ import annotations

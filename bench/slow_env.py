@@ -137,7 +137,8 @@ def straggling(workers: int, way: str, steps: int) -> None:
     shares = rates[1].mean(-1) / rates[0].mean(-1)  # [workers, groups]
     mates, others = shares[0, 1:], shares[1:]
     figures = f"{shares[0, 0]:>9.3f} {f'{mates.mean():.3f}' if mates.size else '-':>22} {others.mean():>24.3f}"
-    print(f"{workers:>7} {way:<9} {figures} {others.min():>8.3f}   {_met(others.min())}", flush=True)
+    slowest = shares.flatten()[1:].min()  # of all groups but the straggler's own
+    print(f"{workers:>7} {way:<9} {figures} {slowest:>8.3f}   {_met(slowest)}", flush=True)
 
 
 def _met(share: float) -> str:
