@@ -185,6 +185,8 @@ def _measure(module: str, args: list[str]) -> int:
         return _failed(str(error))
     except _usage_errors() as error:
         return _wrong(str(error))
+    except _training_errors() as error:
+        return _failed(str(error))
 
 
 def _run(make: Callable[[], Trainer]) -> int:
@@ -253,6 +255,14 @@ def _usage_errors() -> tuple[type[Exception], ...]:
     from penstock.runs.run_directory import RunDirectoryError
 
     return ConfigError, UnknownEnvironmentError, UnsupportedSpaceError, CheckpointError, RunDirectoryError, MemoryError
+
+
+def _training_errors() -> tuple[type[Exception], ...]:
+    """What ends a training that was begun as it should be; the message tells all."""
+    from penstock.engine.trainer import TrainingFailed
+    from penstock.envs.failures import EnvironmentFailure
+
+    return TrainingFailed, EnvironmentFailure
 
 
 def _wrong(message: str) -> int:

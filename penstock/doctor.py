@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Literal
 
 TORCH_RANGE = ((2, 8), (2, 14))
@@ -147,7 +146,9 @@ def _memory() -> Check:
 
 
 def _cores() -> Check:
-    allowed, quota = len(os.sched_getaffinity(0)), _cpu_quota()
+    from penstock.ipc import cpu_quota
+
+    allowed, quota = len(os.sched_getaffinity(0)), cpu_quota()
     found = f"{allowed} of {os.cpu_count()} cores may be used"
     if quota is not None and quota < allowed:
         workers = max(1, int(quota))
@@ -155,21 +156,6 @@ def _cores() -> Check:
     if allowed == 1:
         return Check("cores", "warn", found, "rollout and learning take turns on one core: expect less")
     return Check("cores", "ok", found)
-
-
-def _cpu_quota(cgroup: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of time that the cgroup allows; None: no limit."""
-    try:
-        quota, period = (cgroup / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass
-    try:
-        cpu = cgroup / "cpu"
-        limit = int((cpu / "cpu.cfs_quota_us").read_text())
-        return limit / int((cpu / "cpu.cfs_period_us").read_text()) if limit > 0 else None
-    except (OSError, ValueError):
-        return None
 
 
 def _torch() -> Check:

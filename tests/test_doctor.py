@@ -97,25 +97,8 @@ def test_a_neighbour_that_cannot_reach_the_memory_is_a_blocker(monkeypatch):
     assert "descriptor 5 is not open" in check.found
 
 
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
-    ],
-)
-def test_the_quota_of_a_container_is_read_from_its_cgroup(tmp_path, files, cores):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert doctor._cpu_quota(tmp_path) == cores
-
-
 def test_a_quota_below_the_cores_warns_and_names_the_workers(monkeypatch):
-    monkeypatch.setattr(doctor, "_cpu_quota", lambda: 1.5)
+    monkeypatch.setattr("penstock.ipc.cpu_quota", lambda: 1.5)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     check = CHECKS["cores"]()
     assert check.status == "warn"

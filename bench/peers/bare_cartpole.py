@@ -5,7 +5,7 @@
 One `gymnasium.make` per lane, an MLP of 64x64 with two heads, one epoch of PPO's loss over batches of 256 lanes x 32
 steps, all in one process; one such process for each core, each with a policy of its own and no word between them, and
 their steps per second summed up. It does no more than that: a truncated episode counts as a terminated one, nothing is
-normalized, reported or saved. Prints `STEPS_PER_SECOND n`, start-up not counted.
+normalized, reported or saved. Prints `SETTINGS` and `STEPS_PER_SECOND n`, start-up not counted.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ def main() -> None:
     """Run the processes and print the sum of their rates."""
     seconds = float(sys.argv[1])
     processes = int(sys.argv[2]) if len(sys.argv) > 2 else len(os.sched_getaffinity(0))
+    print(f"SETTINGS {processes} processes, each with {LANES} lanes and batches of {LANES * STEPS} steps, one epoch")
     context = multiprocessing.get_context("spawn")
     together, rates = context.Barrier(processes), context.SimpleQueue()
     loops = [context.Process(target=loop, args=(seconds, together, rates), daemon=True) for _ in range(processes)]

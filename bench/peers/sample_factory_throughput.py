@@ -1,14 +1,16 @@
 """Sample Factory 2.1.1's throughput: agent steps per second learned from.
 
-    X/bin/python bench/peers/sample_factory_throughput.py cartpole|pong SECONDS [flags of Sample Factory]
+    X/bin/python bench/peers/sample_factory_throughput.py cartpole|pong SECONDS [--envs N] [flags of Sample Factory]
 
 CartPole-v1 with an MLP of 64x64, or Pong (84x84x4, frame skip 4, no sticky actions) with the Nature CNN; one epoch, on
-the CPU, a rollout worker for each core; the settings are the fastest of several tried on a machine of two cores. Prints
-`STEPS_PER_SECOND n`: steps are counted in its main process after each training step, start-up left out.
+the CPU, a rollout worker for each core with N environments (256, or 16 of Pong). The settings are the fastest of those
+tried on a machine of two cores. Prints `SETTINGS` with all flags, and `STEPS_PER_SECOND n`: steps are counted in its
+main process after each training step, start-up left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -28,9 +30,10 @@ EVERY = (
     "--experiment=peer --device=cpu --worker_num_splits=2 --rollout=32 --num_epochs=1 --use_rnn=False "
     "--normalize_input=False --with_wandb=False"
 )
+ENVS = {"cartpole": 256, "pong": 16}
 WORKS = {
-    "cartpole": "--num_envs_per_worker=256 --batch_size=8192 --encoder_mlp_layers 64 64",
-    "pong": "--num_envs_per_worker=16 --batch_size=512 --encoder_conv_architecture=convnet_atari "
+    "cartpole": "--batch_size=8192 --encoder_mlp_layers 64 64",
+    "pong": "--batch_size=512 --encoder_conv_architecture=convnet_atari "
     f"--encoder_conv_mlp_layers 512 --env_frameskip={FRAME_SKIP} --obs_scale=255.0",
 }
 
@@ -46,8 +49,8 @@ class Stacked(gymnasium.ObservationWrapper):
 
 
 def make_cartpole(*_: Any, **__: Any) -> gymnasium.Env:
-    """Make CartPole-v1 as it is."""
-    return gymnasium.make("CartPole-v1")
+    """Make CartPole-v1, without Gymnasium's checks of every step."""
+    return gymnasium.make("CartPole-v1", disable_env_checker=True)
 
 
 def make_pong(*_: Any, **__: Any) -> gymnasium.Env:
@@ -86,21 +89,28 @@ class Meter(AlgoObserver):
 
 def main() -> None:
     """Train and print the rate."""
-    work, seconds, *flags = sys.argv[1:]
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("work", choices=WORKS)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--envs", type=int, help="environments of each worker")
+    own, flags = parser.parse_known_args()
+    work = own.work
     register_env("cartpole", make_cartpole)
     register_env("pong", make_pong)
-    meter = Meter(float(seconds), FRAME_SKIP if work == "pong" else 1)
+    meter = Meter(own.seconds, FRAME_SKIP if work == "pong" else 1)
     with tempfile.TemporaryDirectory() as aside:
         workers = len(os.sched_getaffinity(0))
         args = [
             f"--env={work}",
             f"--train_dir={aside}",
-            f"--num_workers={workers}",
             "--train_for_env_steps=10000000000",
         ]
-        args += [*EVERY.split(), *WORKS[work].split(), *flags]
-        parser, _ = parse_sf_args(args)
-        _, runner = make_runner(parse_full_cfg(parser, args))
+        settings = [f"--num_workers={workers}", f"--num_envs_per_worker={own.envs or ENVS[work]}"]
+        settings += [*EVERY.split(), *WORKS[work].split(), *flags]
+        print("SETTINGS", *settings)
+        args += settings
+        sf_parser, _ = parse_sf_args(args)
+        _, runner = make_runner(parse_full_cfg(sf_parser, args))
         runner.register_observer(meter)
         runner.init()
         runner.run()

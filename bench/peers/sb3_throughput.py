@@ -3,7 +3,7 @@
     X/bin/python bench/peers/sb3_throughput.py SECONDS
 
 256 environments in its DummyVecEnv, 32 steps of each to a batch of 8192, one epoch, MLPs of 64x64, on the CPU. Prints
-`STEPS_PER_SECOND n`, counted from one batch to another; start-up does not count.
+`SETTINGS` and `STEPS_PER_SECOND n`, counted from one batch to another; start-up does not count.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class Meter(BaseCallback):
 def main() -> None:
     """Train and print the rate."""
     meter = Meter(float(sys.argv[1]))
+    print(
+        f"SETTINGS PPO, {LANES} environments in a DummyVecEnv, n_steps={STEPS}, batch_size={LANES * STEPS}, n_epochs=1"
+    )
     envs = make_vec_env("CartPole-v1", n_envs=LANES)
     PPO("MlpPolicy", envs, n_steps=STEPS, batch_size=LANES * STEPS, n_epochs=1, device="cpu").learn(10**10, meter)
     assert meter.rate is not None

@@ -20,10 +20,25 @@ _LEAST_SHARE = 0.005
 def bounds(costs: Costs, crew: Crew) -> dict[str, float]:
     """Steps per second that nothing can exceed, by what keeps it from more; the least of them is the ideal.
 
-    The standard ones are ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``. Rollout workers
-    step one group after another; a policy worker has so many threads; a device does one thing after another. Where
-    learning and stepping take turns, a step takes its share of either: ``1 / (1 / stepping + c_learn /
-    learner_threads)``, in which stepping is as fast as cores, rollout workers and policy worker let it be.
+    ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing after another;
+    environments that wait take their time however idle the cores are.
+    """
+    found = {"cores": crew.cores / costs.all}
+    if crew.learner_threads:
+        found["learner"] = crew.learner_threads / costs.learn
+    if costs.device:
+        found["device"] = 1.0 / costs.device
+    if costs.env_waits:
+        found["waiting environments"] = crew.workers / (costs.env + costs.env_wait)
+    return found
+
+
+def limits(costs: Costs, crew: Crew) -> dict[str, float]:
+    """Steps per second that these settings allow, by what keeps them from more: none of it binds other settings.
+
+    Rollout workers step one group after another, and a policy worker has so many threads. Where learning and stepping
+    take turns, a step takes its share of either: ``1 / (1 / stepping + c_learn / learner_threads)``, in which stepping
+    is as fast as cores, rollout workers and policy worker let it be.
     """
     in_worker = costs.env + costs.env_wait
     if not crew.policy_threads:
@@ -31,13 +46,9 @@ def bounds(costs: Costs, crew: Crew) -> dict[str, float]:
     if not crew.learner_threads:
         in_worker += costs.learn
     workers = crew.workers / in_worker
-    found = {"cores": crew.cores / costs.all, "rollout workers": workers}
+    found = {"rollout workers": workers}
     if crew.policy_threads:
         found["policy worker"] = crew.policy_threads / costs.infer
-    if crew.learner_threads:
-        found["learner"] = crew.learner_threads / costs.learn
-    if costs.device:
-        found["device"] = 1.0 / costs.device
     if crew.takes_turns and crew.learner_threads:
         stepping = min(workers, found.get("policy worker", workers), crew.cores / (costs.env + costs.infer))
         found["taking turns"] = 1.0 / (1.0 / stepping + costs.learn / crew.learner_threads)
@@ -65,6 +76,11 @@ class Account:
         """Steps per second that nothing can exceed."""
         return bounds(self.costs, self.crew)
 
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """Steps per second that these settings allow."""
+        return limits(self.costs, self.crew)
+
     @property
     def bound_by(self) -> str:
         """What the ideal is bound by."""
@@ -79,6 +95,22 @@ class Account:
     def efficiency(self) -> float:
         """Share of the ideal that was reached."""
         return self.engine.rate / self.ideal
+
+    @property
+    def allowed_by(self) -> str:
+        """What these settings are bound by: one of their own limits, or what binds the ideal."""
+        most = {**self.bounds, **self.limits}
+        return min(most, key=most.__getitem__)
+
+    @property
+    def allowed(self) -> float:
+        """Steps per second, at best, with these settings."""
+        return min(self.ideal, *self.limits.values())
+
+    @property
+    def efficiency_of_allowed(self) -> float:
+        """Share of what these settings allow that was reached."""
+        return self.engine.rate / self.allowed
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -111,11 +143,19 @@ class Account:
             "bound_by": self.bound_by,
             "measured": self.engine.rate,
             "efficiency": self.efficiency,
+            "limits": self.limits,
+            "allowed": self.allowed,
+            "allowed_by": self.allowed_by,
+            "efficiency_of_allowed": self.efficiency_of_allowed,
             "parts": self.parts,
             "total": self.total,
             "engine": asdict(self.engine),
             "shares": {role.name: shares_by_cause(role) for role in self.engine.roles},
         }
+
+    def summary(self) -> str:
+        """What came of it, in a line."""
+        return f"{self.engine.rate:,.0f} steps/s, {self.efficiency:.1%} of the ideal {self.ideal:,.0f}"
 
     def setting(self) -> str:
         """Who did the work, in a few words."""
@@ -125,28 +165,23 @@ class Account:
         )
         learner = f"learner with {_threads(crew.learner_threads)}" if crew.learner_threads else "learned in the workers"
         turns = ", stepping and learning take turns" if crew.takes_turns else ""
-        return f"{crew.cores} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}"
+        return f"{crew.cores:g} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}"
 
     def text(self) -> str:
         """Tables for a terminal, which are Markdown, too."""
         costs, engine = self.costs, self.engine
-        others = ", ".join(f"{name} {rate:,.0f}" for name, rate in self.bounds.items() if name != self.bound_by)
         alone = [f"{NAMES[work]} {_us(getattr(costs, work))}" for work in REAL_WORK]
-        alone += [f"environments wait {_us(costs.env_wait)}"] if costs.env_wait > 0.1 * costs.env else []
+        alone += [f"environments wait {_us(costs.env_wait)}"] if costs.env_waits else []
         alone += [f"device {_us(costs.device)}"] if costs.device else []
         lines = [
             f"alone, us per step: {', '.join(alone)}",
             "",
-            f"ideal      {self.ideal:>10,.0f} steps/s, bound by {self.bound_by} (other bounds: {others})",
+            f"ideal      {self.ideal:>10,.0f} steps/s, bound by {_binding(self.bounds, self.bound_by)}",
             f"measured   {engine.rate:>10,.0f} steps/s, during {engine.seconds:.1f} s",
             f"efficiency {self.efficiency:>10.1%}",
+            f"these settings allow {self.allowed:,.0f} steps/s, bound by {_binding(self.limits, self.allowed_by)}: "
+            f"{self.efficiency_of_allowed:.1%} of it was reached",
         ]
-        if self.bound_by == "taking turns":
-            standard = min(self.bounds["cores"], self.bounds["learner"])
-            lines.append(
-                f"(nobody steps while the learner learns: the ideal is 1 / (1 / stepping + c_learn / learner threads); "
-                f"of the {standard:,.0f} steps/s that could be if they overlapped, {engine.rate / standard:.1%})"
-            )
         if engine.limiting_role:
             lines.append(f"limited by {engine.limiting_role}: {engine.limiting_reason}")
         parts = [(name, _us(seconds), f"{seconds / self.total:.1%}") for name, seconds in self.parts.items()]
@@ -171,6 +206,11 @@ def shares_by_cause(role: RoleTime) -> dict[str, float]:
     working = sum(min(role.cpu[name], wall) for name, wall in role.wall.items() if is_work(name))
     waits = {name: wall / total for name, wall in role.wall.items() if not is_work(name)}
     return {"working": working / total, "held up": (role.busy - working) / total, **waits}
+
+
+def _binding(bounds: dict[str, float], by: str) -> str:
+    others = ", ".join(f"{name} {rate:,.0f}" for name, rate in bounds.items() if name != by)
+    return f"{by} ({others})" if others else by
 
 
 def _threads(count: int) -> str:

@@ -16,12 +16,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from penstock.bench import BenchError, BenchUsageError
+from penstock.bench import BenchUsageError
+from penstock.bench.asked import parse
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.search import Search, Trial, cores, quick_to_start
+from penstock.bench.search import Search, Trial, quick_to_start, told_quick
 from penstock.config import AsynchronousConfig, Config, ReplayConfig
+from penstock.ipc import available_cores
 
-_HELP = ("-h", "--help")
 _OWN_FLAGS = """flags of autotune itself:
   --seconds S    time for all measurements together (100)
   --tune-batch   tune the batch, too, which changes what is learned, not only how fast
@@ -41,28 +42,16 @@ def command(args: list[str]) -> bool:
     ------
     BenchUsageError, ConfigError
         What is asked for cannot be done.
-    BenchError
+    BenchError, TrainingFailed, EnvironmentFailure
         The settings to begin with failed.
     KeyboardInterrupt
         Ctrl-C or SIGTERM came; the best so far was printed.
     """
     began = time.monotonic()
-    from penstock.algorithms import ALGORITHMS, load_algorithm
-
-    usage = f"usage: penstock autotune ALGORITHM --env ENV [flags]\n\nalgorithms: {', '.join(ALGORITHMS)}\n\n"
-    if args and args[0] in _HELP:
-        print(f"{usage}{_OWN_FLAGS}penstock autotune ALGORITHM --help lists the flags of training, which all count.")
+    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    if asked is None:
         return True
-    if not args or args[0].startswith("-"):
-        raise BenchUsageError(f"the algorithm comes first: penstock autotune {next(iter(ALGORITHMS))} --env ENV")
-    name, *rest = args
-    algorithm = load_algorithm(name)
-    own, flags = _own_flags().parse_known_args(rest)
-    if set(flags) & set(_HELP):
-        print(_OWN_FLAGS, end="")
-    from penstock.flags import parse_config
-
-    config = parse_config(algorithm.Config, flags, prog=f"penstock autotune {name}")
+    algorithm, config, flags, own = asked.algorithm, asked.config, asked.flags, asked.own
     _check(own, config)
     machine = machine_facts()
     print(describe(machine))
@@ -71,10 +60,10 @@ def command(args: list[str]) -> bool:
         algorithm, config, fixed=_names(flags), end=began + own.seconds, tune_batch=own.tune_batch, report=_show
     )
     try:
-        _run(search)
+        search.run()
     finally:  # at Ctrl-C, too
         if search.best is not None:
-            train = shlex.join(["penstock", "train", name, *flags, *_as_flags(search.found())])
+            train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(search.found())])
             print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {
@@ -84,16 +73,6 @@ def command(args: list[str]) -> bool:
                 }  # fmt: skip
                 own.json.write_text(json.dumps(facts, indent=1) + "\n")
     return True
-
-
-def _run(search: Search) -> None:
-    from penstock.engine.trainer import TrainingFailed
-    from penstock.envs.failures import EnvironmentFailure
-
-    try:
-        search.run()
-    except (TrainingFailed, EnvironmentFailure) as error:
-        raise BenchError(str(error)) from error
 
 
 def _own_flags() -> argparse.ArgumentParser:
@@ -107,8 +86,6 @@ def _own_flags() -> argparse.ArgumentParser:
 def _check(own: argparse.Namespace, config: Config) -> None:
     if not 0.0 < own.seconds < float("inf"):
         raise BenchUsageError(f"--seconds {own.seconds:g} is not legal: more than 0, and finite")
-    if own.json is not None and not own.json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {own.json}: there is no directory {own.json.absolute().parent}")
     if own.tune_batch and isinstance(config, ReplayConfig):
         raise BenchUsageError(
             "--tune-batch is for what learns from fresh steps: of replayed ones, the smallest batch is always the "
@@ -151,8 +128,9 @@ def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
     if isinstance(config, ReplayConfig) and (quick := quick_to_start(config)) != config:
-        lines.append(f"measured with learning_starts={quick.learning_starts} and buffer_size={quick.buffer_size}")
-    others = fmean(trial.run.other_programs / (trial.run.seconds * cores()) for trial in search.trials if trial.run)
+        lines.append(told_quick(quick))
+    runs = [trial.run for trial in search.trials if trial.run]
+    others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)
     if others > _QUIET:
         lines.append(f"other programs took {others:.0%} of the cores' time: on a quiet machine all of this may change")
     more_lanes = search.best.config.num_lanes > search.first.config.num_lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -29,7 +29,10 @@ from penstock.engine.restarts import Restarts, RoleDied
 from penstock.engine.roles import Report
 from penstock.engine.roster import infers_centrally, role_specs
 from penstock.envs.making import PROBED_LANE, probe
+from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.ipc import available_cores
 from penstock.runs.status import REAL_WORK
 
 ROUND_SECONDS = 0.1
@@ -48,7 +51,8 @@ class Costs:
     env_wait
         Seconds in which the environment waits for something, asleep.
     device
-        Seconds of the GPU, for choosing and learning; 0 without one.
+        Seconds of the GPU, for choosing and learning; 0 without one. Actions are chosen operation by operation here,
+        where the engine replays CUDA graphs: a run may therefore exceed the bound that follows.
     """
 
     env: float
@@ -56,6 +60,11 @@ class Costs:
     learn: float
     env_wait: float = 0.0
     device: float = 0.0
+
+    @property
+    def env_waits(self) -> bool:
+        """Whether environments wait so long that it matters: what is measured of others is chance."""
+        return self.env_wait > 0.1 * self.env
 
     @property
     def all(self) -> float:
@@ -70,7 +79,7 @@ class Crew:
     Attributes
     ----------
     cores
-        Cores that the run may use.
+        Cores' worth of time that the run may use.
     workers
         Rollout workers.
     policy_threads
@@ -81,7 +90,7 @@ class Crew:
         Whether nobody steps while the learner learns.
     """
 
-    cores: int
+    cores: float
     workers: int
     policy_threads: int
     learner_threads: int
@@ -113,11 +122,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
     BenchError
         Some of the work failed.
     """
-    env = resolve_env(config)
-    observation, action, _ = probe(env)
-    env = dataclasses.replace(env, mask_is_in_info=observation.mask_is_in_info)
-    algorithm = algorithm_class(config, observation, action)
-    shape = run_shape(algorithm, algorithm.build_model())
+    env, algorithm, shape = laid_out(algorithm_class, config)
     crew = crew_of(
         algorithm, {role.name: role.num_threads for role in parts_of(role_specs(algorithm, env, shape, Start()))}
     )
@@ -125,8 +130,8 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
     fill(arena, algorithm, env, PROBED_LANE)
     is_on_device = torch.device(config.device).type != "cpu"
     chooses_on_device = is_on_device and crew.policy_threads > 0
-    with _Yard(arena) as yard:
-        cores = len(os.sched_getaffinity(0))
+    with Yard(arena) as yard:
+        cores = math.ceil(available_cores())  # all of them are to be busy
         choosing = functools.partial(
             Choosing,
             algorithm=algorithm,
@@ -152,6 +157,15 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
     return costs, crew
 
 
+def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
+    """Environment, algorithm and numbers of a run."""
+    env = resolve_env(config)
+    observation, action, _ = probe(env)
+    env = dataclasses.replace(env, mask_is_in_info=observation.mask_is_in_info)
+    algorithm = algorithm_class(config, observation, action)
+    return env, algorithm, run_shape(algorithm, algorithm.build_model())
+
+
 def crew_of(algorithm: Algorithm, threads: dict[str, int]) -> Crew:
     """Who can do the work, from the threads that each role may use."""
     config = algorithm.config
@@ -159,7 +173,7 @@ def crew_of(algorithm: Algorithm, threads: dict[str, int]) -> Crew:
     is_synchronous = isinstance(algorithm, SegmentAlgorithm) and algorithm.synchronous
     is_serial = config.backend == "serial"
     return Crew(
-        cores=1 if is_serial else len(os.sched_getaffinity(0)),
+        cores=1 if is_serial else available_cores(),
         workers=1 if is_serial else config.workers,
         policy_threads=threads["policy-0"] if infers_centrally(config.inference, algorithm) else 0,
         learner_threads=0 if learns_in_workers else threads["learner"],
@@ -234,7 +248,7 @@ class _Worker:
         self._work.close()
 
 
-class _Yard:
+class Yard:
     """Where the work is done: on exit no process is left."""
 
     def __init__(self, arena: ExperienceArena) -> None:
@@ -281,7 +295,7 @@ class _Yard:
             raise BenchError(f"measuring alone, {role} failed:\n{payload.text if kind == 'failed' else payload}")
         self._said[role] = payload
 
-    def __enter__(self) -> _Yard:
+    def __enter__(self) -> Yard:
         return self
 
     def __exit__(self, *_: object) -> None:

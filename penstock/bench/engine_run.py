@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from penstock.algorithms.base import Algorithm
+from penstock.bench import BenchError
 from penstock.config import Config
 from penstock.engine.progress import Progress
 from penstock.engine.time_spent import Moment, RoleTime, busy_seconds
@@ -68,8 +69,8 @@ def run_engine(algorithm: type[Algorithm], config: Config, *, seconds: float, wa
 
     Raises
     ------
-    TrainingFailed
-        Something in the run failed.
+    TrainingFailed, EnvironmentFailure
+        Something in the run failed; the command line tells it as a failure of the bench.
     TrainingInterrupted
         Ctrl-C or SIGTERM came.
     """
@@ -114,7 +115,8 @@ class _Window:
             raise _WindowIsOver
 
     def seen(self) -> EngineRun:
-        assert self._first is not None and self._last is not None
+        if self._first is None or self._last is None:
+            raise BenchError("the training ended before there was anything to measure")
         roles = self._progress.role_times(self._first, self._last)
         of_roles = sum(sum(role.cpu.values()) for role in roles.values())
         cpu_seconds = of_roles + self._last.own_cpu - self._first.own_cpu

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -107,14 +108,21 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
     roles: list[Role] = [Asker(arena), policy]
     context = get_context("fork")
     controls: list[Connection] = []
-    processes: list[BaseProcess] = [context.Process(target=_burn, args=(os.getpid(),)) for _ in range(burners)]
-    for role in roles:
-        ours, theirs = Pipe()
-        controls.append(ours)
-        processes.append(context.Process(target=_run, args=(role, theirs, os.getpid())))
-    for process in processes:
+    processes: list[BaseProcess] = []
+
+    def start(target: Callable[..., None], *args: object) -> None:
+        process = context.Process(target=target, args=args)
         process.start()
+        processes.append(process)
+
     try:
+        for _ in range(burners):
+            start(_burn, os.getpid())
+        for role in roles:
+            ours, theirs = Pipe()
+            controls.append(ours)
+            start(_run, role, theirs, os.getpid())
+            theirs.close()  # so that the death of who holds the other end is seen
         time.sleep(seconds)
         give_up = time.monotonic() + _PATIENCE
         while arena.answered[0] < 2 * _WARM_UP:
@@ -124,7 +132,11 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
         for control in controls:
             control.send(("stop", None))
         arena.ring_all()
+        if not controls[0].poll(_PATIENCE):
+            raise BenchError(f"who asks has not told its times in {_PATIENCE:g} s")
         return controls[0].recv()[_WARM_UP:] / 1000
+    except (EOFError, BrokenPipeError):
+        raise BenchError("who asks, or who answers, has died") from None
     finally:
         for process in processes:
             process.kill()

@@ -3,7 +3,7 @@
 It is a coordinate descent. It begins with the settings given, measures a short training with each candidate, and
 changes one setting at a time: it goes on in a direction as long as that is faster, at first in strides, then in single
 steps; round after round, until a whole round finds nothing faster. Short measurements are noisy, so "faster" is by more
-than a margin, and at the end the best two are measured once more.
+than a margin, and at the end the best two are measured once more: these measurements alone count then.
 
 Most candidates are never measured, because how the roles spent their time tells that they cannot be faster: a role
 with time to spare needs no more of anything (`Search._may_help`). Nor is measured what the config refuses, and what
@@ -12,14 +12,13 @@ would change the learning: the batch stays what it is, unless its tuning is aske
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.config import AsynchronousConfig, Config, ConfigError, ReplayConfig, SegmentConfig
+from penstock.ipc import available_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
@@ -70,7 +69,7 @@ class Trial:
         from penstock.runs.status import REAL_WORK
 
         spent = sum(role.cpu.get(work, 0.0) for role in self.run.roles for work in REAL_WORK)
-        return spent / (self.run.seconds * cores())
+        return spent / (self.run.seconds * available_cores())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -164,9 +163,11 @@ class Search:
         return self.trials[0]
 
     def rate(self, trial: Trial) -> float:
-        """Mean of all measurements of a trial's settings, in steps per second; 0 if one failed."""
-        rates = [other.rate for other in self.trials if other.settings == trial.settings]
-        return fmean(rates) if all(rates) else 0.0
+        """Steps per second of a trial's settings when they were last measured; 0 if that failed.
+
+        The measurement that made a candidate the best one was chosen for being high: the one after it was not.
+        """
+        return next(other.rate for other in reversed(self.trials) if other.settings == trial.settings)
 
     def found(self) -> dict[str, Any]:
         """The fastest values of all settings that were free to change."""
@@ -310,7 +311,7 @@ class Search:
         return time.monotonic() + trials * longest <= self._end
 
     def _confirm(self) -> None:
-        """Measure the best two once more: the second best is the best after all if it is faster on average."""
+        """Measure the best two once more: the second best is the best after all if it is faster then."""
         assert self.best is not None
         others = [trial for trial in self.trials if trial is not self.best and trial.run]
         if not others or not self._fits(2):
@@ -345,9 +346,14 @@ def quick_to_start(config: ReplayConfig) -> ReplayConfig:
     return replace(config, learning_starts=starts, buffer_size=rows)
 
 
+def told_quick(measured: ReplayConfig) -> str:
+    """Say how `quick_to_start` has changed what is measured."""
+    return f"measured with learning_starts={measured.learning_starts} and buffer_size={measured.buffer_size}"
+
+
 def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:
     """The values that each setting may take besides its own; the settings that matter most come first."""
-    count, powers = cores(), [2**i for i in range(10)]
+    count, powers = max(1, int(available_cores())), [2**i for i in range(10)]
     values: dict[str, list[Any]] = {
         "num_envs_per_worker": powers,
         "num_workers": [*(n for n in powers if n < count), max(1, count - 1), count, count + 1],
@@ -365,8 +371,3 @@ def _is_unhindered(role: RoleTime) -> bool:
 
     shares = shares_by_cause(role)
     return shares["held up"] <= _HELD_UP * (shares["working"] + shares["held up"])
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -2,6 +2,11 @@
 
 Penstock and its peers take turns: one is measured while the others are not running, another one first in each round,
 and the medians of the rounds are compared. Nobody's start-up is counted.
+
+On a GPU the network runs there, with central inference and in bfloat16, and the rival is pure simulation: the same
+environments with random actions, on all cores, and on as many as there are rollout workers.
+
+penstock bench throughput --device cuda --work pong vizdoom
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
 from penstock.bench.machine import describe, machine_facts
@@ -27,17 +32,25 @@ from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
 from penstock.config import closest
 from penstock.flags import parse_flags
 
+if TYPE_CHECKING:
+    from penstock.algorithms.appo import APPOConfig
+
 _START_UP = 180.0
 """Seconds that a peer may take besides those in which it is measured."""
-_WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "slowest-fastest": 19, "ratio": 6, "mark": 7, "met": 3}
+_WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest": 19, "ratio": 6, "mark": 7, "met": 3}
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure steps learned from per second with APPO, on the CPU; a minute for each work, more with peers."""
+    """Measure steps learned from per second with APPO; half a minute for each work, more beside others."""
 
     work: tuple[str, ...] = ("cartpole",)
-    """What to do: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah."""
+    """What to do: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
+    device: str = "cpu"
+    """Where the network runs; on "cuda" with central inference, in bfloat16, and beside pure simulation."""
+    simulation: bool = False
+    """Measure pure simulation beside it: the same environments with random actions, on all cores and on as many as
+    there are rollout workers."""
     peers: bool = False
     """Measure peers beside it, as far as they are installed; the flags that name or install one say so, too."""
     sample_factory: Path | None = None
@@ -57,7 +70,10 @@ class Flags:
 
 @dataclass(frozen=True)
 class Rival:
-    """Somebody who does the same work: a program of bench/peers that takes seconds and prints `STEPS_PER_SECOND n`."""
+    """Somebody who does the same work: a program of bench/peers.
+
+    It takes seconds, and prints `SETTINGS what it runs with` and `STEPS_PER_SECOND n`.
+    """
 
     name: str
     program: str
@@ -79,8 +95,21 @@ class Work:
     """What the environment needs besides Penstock."""
     install: str = ""
     """How to get that."""
+    frame_skip: int = 1
+    """Frames to a step."""
+
+    def config(self, device: str) -> APPOConfig:
+        """The settings on a device."""
+        # what needs torch is imported when it is used: flags are read without it
+        from penstock.algorithms.appo import APPOConfig
+
+        return APPOConfig(**self.settings | ({} if device == "cpu" else {"device": device, **_ON_GPU}))
 
 
+_ON_GPU = {"inference": "central", "precision": "bfloat16"}
+_FRAMES_ON_GPU = 100_000
+_OF_ALL_CORES, _OF_WORKERS_CORES = 0.8, 0.9
+"""On a GPU: frames per second, and shares of pure simulation, that Penstock has to reach."""
 _ONE_EPOCH = {"segment_length": 32, "num_minibatches": 1, "num_epochs": 1, "shared_encoder": True}
 _CARTPOLE = {
     **_ONE_EPOCH, "env": "CartPole-v1", "num_envs_per_worker": 256, "batch_size": 8192, "hidden_sizes": (64, 64),
@@ -107,10 +136,12 @@ WORKS = {
     "cartpole-vector": Work(
         {**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}
     ),
-    "pong": Work(_PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'"),
+    "pong": Work(
+        _PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'", frame_skip=4
+    ),
     "pong-bfloat16": Work(
         {**_PONG, "precision": "bfloat16"}, (_sample_factory("pong", mark=2.8),), "ale_py",
-        "pip install 'penstock[atari]'",
+        "pip install 'penstock[atari]'", frame_skip=4,
     ),
     "lunarlander": Work(
         {**_CARTPOLE, "env": "LunarLander-v3"}, module="Box2D", install="pip install 'gymnasium[box2d]'"
@@ -118,6 +149,13 @@ WORKS = {
     "halfcheetah": Work(
         {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 128}, module="mujoco",
         install="pip install 'penstock[mujoco]'",
+    ),
+    "vizdoom": Work(
+        {
+            **_PONG, "env": "VizdoomBasic-v1", "batch_size": 2048,
+            "env_kwargs": {"frame_skip": 4, "screen_resolution": "RES_160X120"},
+        },
+        module="vizdoom", install="pip install 'penstock[vizdoom]'", frame_skip=4,
     ),
 }  # fmt: skip
 """What can be measured, by the name that the command line gives it."""
@@ -131,21 +169,31 @@ class Result:
     rounds: dict[str, list[float]]
     """Steps per second, one figure for each round, by who did it: "penstock" and the names of rivals."""
     marks: dict[str, float]
-    """How many times as fast as a rival Penstock has to be."""
+    """How many times as fast as a rival Penstock has to be; by "penstock" its frames per second."""
     limits: list[str] = field(default_factory=list)
     """What held Penstock back, in each round."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What each ran with."""
+    frame_skip: int = 1
+    """Frames to a step."""
 
     def median(self, who: str) -> float:
         """The middle of the rounds."""
         return statistics.median(self.rounds[who])
 
+    def frames(self, who: str) -> float:
+        """Frames per second."""
+        return self.frame_skip * self.median(who)
+
     def ratio(self, rival: str) -> float:
         """How many times as fast as a rival Penstock is."""
         return self.median("penstock") / self.median(rival)
 
-    def met(self, rival: str) -> bool | None:
+    def met(self, who: str) -> bool | None:
         """Whether the mark holds; None: there is none."""
-        return self.ratio(rival) >= self.marks[rival] if rival in self.marks else None
+        if who not in self.marks:
+            return None
+        return (self.frames(who) if who == "penstock" else self.ratio(who)) >= self.marks[who]
 
     @property
     def rivals(self) -> list[str]:
@@ -155,7 +203,8 @@ class Result:
     def facts(self) -> dict:
         """All of it, for a JSON file."""
         compared = {who: {"ratio": self.ratio(who), "met": self.met(who)} for who in self.rivals}
-        return {**asdict(self), "medians": {who: self.median(who) for who in self.rounds}, "compared": compared}
+        medians = {who: self.median(who) for who in self.rounds}
+        return {**asdict(self), "medians": medians, "frames": self.frames("penstock"), "compared": compared}
 
 
 def command(args: list[str]) -> bool:
@@ -171,7 +220,9 @@ def run(flags: Flags) -> bool:
     BenchUsageError
         A flag is not legal, or an environment is not installed.
     BenchError
-        A peer cannot be installed or run.
+        A peer cannot be installed or run, or a training fails.
+    ConfigError
+        The device is not there.
     """
     _check(flags)
     pythons = _find_peers(flags)
@@ -185,15 +236,17 @@ def run(flags: Flags) -> bool:
         print("\n".join(_lines(results[-1])), flush=True)
     for result in results:
         print(f"{result.work}: {result.limits[-1]}")
+        for who in result.rivals:
+            print(f"{result.work}, {who}: {result.settings[who]}")
     _conclude(results, flags, pythons)
     if flags.json is not None:
         document = {
             "machine": machine, "rounds": flags.rounds, "seconds": flags.seconds,
-            "settings": {name: WORKS[name].settings for name in flags.work},
+            "settings": {result.work: result.settings for result in results},
             "measured": [result.facts() for result in results],
         }  # fmt: skip
         flags.json.write_text(json.dumps(document, indent=1) + "\n")
-    return all(result.met(who) is not False for result in results for who in result.rivals)
+    return all(result.met(who) is not False for result in results for who in result.rounds)
 
 
 def _check(flags: Flags) -> None:
@@ -205,6 +258,12 @@ def _check(flags: Flags) -> None:
         work = WORKS[name]
         if work.module is not None and importlib.util.find_spec(work.module) is None:
             raise BenchUsageError(f"--work {name} needs more than Penstock itself: {work.install}")
+    if flags.device != "cpu":
+        if _wants_peers(flags):
+            raise BenchUsageError(f"--device {flags.device}: peers are measured on the CPU only, leave them out")
+        from penstock.engine.preparation import require_device
+
+        require_device(WORKS[flags.work[0]].config(flags.device).device)
     if flags.rounds < 1:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
     if not flags.seconds > 0:
@@ -234,33 +293,61 @@ def _find_peers(flags: Flags) -> dict[str, Path | None]:
 def _measure(name: str, pythons: dict[str, Path | None], flags: Flags) -> Result:
     """Rounds in which everybody has a turn."""
     work = WORKS[name]
-    limits: list[str] = []
-    players: dict[str, Callable[[], float]] = {"penstock": partial(_penstock, work, flags.seconds, limits)}
+    config, seconds = work.config(flags.device), flags.seconds
+    result = Result(name, {}, {}, settings={"penstock": config.to_json()}, frame_skip=work.frame_skip)
+    players: dict[str, Callable[[], float]] = {"penstock": partial(_penstock, config, seconds, result.limits)}
     rivals = {rival.name: rival for rival in work.rivals if pythons.get(rival.name) is not None}
     for who, rival in rivals.items():
-        players[who] = partial(_rival, rival, pythons[who], flags.seconds)
-    rounds: dict[str, list[float]] = {who: [] for who in players}
+        players[who] = partial(_rival, rival, pythons[who], seconds, result.settings)
+        if rival.mark is not None:
+            result.marks[who] = rival.mark
+    if flags.simulation or flags.device != "cpu":
+        cores = len(os.sched_getaffinity(0))
+        for processes, mark in ((cores, _OF_ALL_CORES), (config.workers, _OF_WORKERS_CORES)):
+            who = f"simulation x{processes}"
+            players[who] = partial(_simulation, config, processes, seconds)
+            result.settings[who] = f"random actions, {processes} processes on {cores} cores"
+            if flags.device != "cpu":
+                result.marks[who] = mark  # where both are the same, the higher one
+    if flags.device != "cpu" and work.frame_skip > 1:
+        result.marks["penstock"] = _FRAMES_ON_GPU
+    result.rounds.update({who: [] for who in players})
     for turn in range(flags.rounds):
         for who in sorted(players, key=lambda who: ([*players].index(who) - turn) % len(players)):
-            rounds[who].append(players[who]())
-            said = f"{name}, round {turn + 1} of {flags.rounds}: {who} {rounds[who][-1]:,.0f} steps/s"
+            rate = players[who]()
+            result.rounds[who].append(rate)
+            said = f"{name}, round {turn + 1} of {flags.rounds}: {who} {rate:,.0f} steps/s"
             print(said, file=sys.stderr, flush=True)
-    marks = {who: rival.mark for who, rival in rivals.items() if rival.mark is not None}
-    return Result(name, rounds, marks, limits)
+    return result
 
 
-def _penstock(work: Work, seconds: float, limits: list[str]) -> float:
-    # what needs torch is imported when it is used: flags are read without it
-    from penstock.algorithms.appo import APPO, APPOConfig
+def _penstock(config: APPOConfig, seconds: float, limits: list[str]) -> float:
+    from penstock.algorithms.appo import APPO
     from penstock.bench.engine_run import run_engine
+    from penstock.engine.trainer import TrainingFailed
+    from penstock.envs.failures import EnvironmentFailure
 
-    seen = run_engine(APPO, APPOConfig(**work.settings), seconds=seconds)
+    try:
+        seen = run_engine(APPO, config, seconds=seconds)
+    except (TrainingFailed, EnvironmentFailure) as error:
+        raise BenchError(str(error)) from error
     limits.append(f"limited by {seen.limiting_role}, {seen.limiting_reason}")
     return seen.rate
 
 
-def _rival(rival: Rival, python: Path | None, seconds: float) -> float:
-    """Have a rival do the work in a process of its own."""
+def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
+    from penstock.algorithms.appo import APPO
+    from penstock.bench.simulation import simulation_rate
+    from penstock.envs.failures import EnvironmentFailure
+
+    try:
+        return simulation_rate(APPO, config, processes, seconds=seconds)
+    except EnvironmentFailure as error:
+        raise BenchError(str(error)) from error
+
+
+def _rival(rival: Rival, python: Path | None, seconds: float, settings: dict[str, Any]) -> float:
+    """Have a rival do the work in a process of its own, and note what it says that it runs with."""
     command = [str(python), str(script(rival.program)), *rival.arguments, f"{seconds:g}"]
     environment = dict(os.environ)
     if rival.peer is not None:
@@ -283,6 +370,8 @@ def _rival(rival: Rival, python: Path | None, seconds: float) -> float:
     found = re.search(r"^STEPS_PER_SECOND (\d+)$", said, re.MULTILINE)
     if process.returncode or found is None:
         raise BenchError(f"{rival.name} could not be measured (exit {process.returncode}):\n{said[-3000:].strip()}")
+    ran_with = re.search(r"^SETTINGS (.+)$", said, re.MULTILINE)
+    settings[rival.name] = ran_with[1] if ran_with else "as it is by default"
     return float(found[1])
 
 
@@ -295,13 +384,20 @@ def _lines(result: Result) -> list[str]:
     """Lines of the table: Penstock, and its rivals with how many times as fast as each it is."""
     lines = []
     for who, rounds in result.rounds.items():
-        compared = ("-", "-", "-")
-        if who != "penstock":
-            mark, met = result.marks.get(who), {None: "-", True: "yes", False: "NO"}[result.met(who)]
-            compared = (f"{result.ratio(who):.2f}x", "-" if mark is None else f"{mark:g}x", met)
+        ratio = "-" if who == "penstock" else f"{result.ratio(who):.2f}x"
+        met = {None: "-", True: "yes", False: "NO"}[result.met(who)]
+        frames = f"{result.frames(who):,.0f}" if result.frame_skip > 1 else "-"
         spread = f"{min(rounds):,.0f}-{max(rounds):,.0f}"
-        lines.append(_line(result.work, who, f"{result.median(who):,.0f}", spread, *compared))
+        lines.append(
+            _line(result.work, who, f"{result.median(who):,.0f}", frames, spread, ratio, _mark(result, who), met)
+        )
     return lines
+
+
+def _mark(result: Result, who: str) -> str:
+    if who not in result.marks:
+        return "-"
+    return f"{result.marks[who]:,.0f}" if who == "penstock" else f"{result.marks[who]:g}x"
 
 
 def _line(*cells: str) -> str:
@@ -318,11 +414,13 @@ def _conclude(results: list[Result], flags: Flags, pythons: dict[str, Path | Non
     for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
         if peer.name in missing:
             print(peer.how_to_get())
-    judged = [(result, who) for result in results for who in result.marks]
+    judged = [(result, who) for result in results for who in result.rounds if who in result.marks]
     missed = [(result, who) for result, who in judged if not result.met(who)]
     if judged:
         print(f"{len(judged) - len(missed)} of {len(judged)} marks hold")
     for result, who in missed:
-        print(f"  missed: {result.work}, {result.ratio(who):.2f}x of {result.marks[who]:g}x {who}")
-    if not _wants_peers(flags):
+        reached = f"{result.frames(who):,.0f}" if who == "penstock" else f"{result.ratio(who):.2f}x"
+        of = "frames/s" if who == "penstock" else who
+        print(f"  missed: {result.work}, {reached} of {_mark(result, who)} {of}")
+    if not _wants_peers(flags) and not any(result.rivals for result in results):
         print("no comparison: --peers measures others beside it")

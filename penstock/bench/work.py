@@ -12,15 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import NonFiniteUpdate, Request
+from penstock.algorithms.base import Request
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
+from penstock.engine.roles import begin_on
+from penstock.engine.segment_updates import learn_batch
 from penstock.envs.making import make_lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.batch import Batch, BatchReader
+from penstock.experience.batch import BatchReader
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_
 
@@ -100,8 +102,9 @@ class Choosing:
     def do(self) -> float:
         with self._autocast:
             columns, _ = self._algorithm.act(self._model, self._request)
+        _wait_for(self._request.obs.device)
         for values in columns.values():
-            values.cpu()  # waits for the device, if there is one
+            values.cpu()
         return len(self._request.lane)
 
     def close(self) -> None:
@@ -120,12 +123,12 @@ class LearningFromSegments:
         for group in self._optimizer.param_groups:
             group["lr"] = 0.0
         self._generator = torch.Generator().manual_seed(config.seed)
-        reader = BatchReader(
+        self._reader = BatchReader(
             arena, num_segments, device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
             burn_in=config.burn_in,
         )  # fmt: skip
-        self._batch, _ = reader.read(np.arange(num_segments), 0, HALF_WAY)
+        self._batch, _ = self._reader.read(np.arange(num_segments), 0, HALF_WAY)
         self._steps = self._batch.learn.sum().item()
 
     def do(self) -> float:
@@ -135,7 +138,7 @@ class LearningFromSegments:
         return self._steps
 
     def close(self) -> None:
-        """Nothing is held open."""
+        self._reader.close()
 
 
 class LearningFromTransitions:
@@ -162,28 +165,6 @@ class LearningFromTransitions:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def learn_batch(
-    algorithm: SegmentAlgorithm,
-    model: Any,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    generator: torch.Generator,
-    autocast: Any,
-) -> None:
-    """Make all updates of a batch, as `SegmentLearner` does; those that are not finite are left out."""
-    with torch.no_grad(), autocast:
-        algorithm.prepare(model, batch)
-    for minibatch in algorithm.updates(batch, generator):
-        optimizer.zero_grad(set_to_none=False)
-        try:
-            algorithm.backward(model, minibatch, autocast)
-        except NonFiniteUpdate:
-            continue
-        optimizer.step()
-    with torch.no_grad():
-        algorithm.update_statistics(model, batch)
 
 
 def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Generator) -> np.ndarray:
@@ -247,6 +228,7 @@ def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) ->
 
 def _model_on(device: torch.device, algorithm: Any) -> tuple[Any, torch.autocast]:
     """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
+    begin_on(str(device))
     model = algorithm.build_model().to(device)
     flatten_(model)
     return model, torch.autocast(device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16")
@@ -259,5 +241,8 @@ def _rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -
 
 
 def _wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done what it was asked for: asleep, since waiting is no work."""
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        event = torch.cuda.Event(blocking=True)
+        event.record(torch.cuda.current_stream(device))
+        event.synchronize()

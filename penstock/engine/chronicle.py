@@ -115,7 +115,7 @@ def metrics_of(status: Status) -> dict[str, float]:
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
     values |= {f"loss/{name}": value for name, value in status.losses.items()}
-    if status.efficiency is not None:
-        values |= {"efficiency": status.efficiency} | {f"cores/{name}": share for name, share in status.cores.items()}
+    if status.real_work is not None:
+        values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.name}/{name}": share for role in status.roles for name, share in role.activities.items()}
     return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

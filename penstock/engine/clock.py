@@ -19,14 +19,26 @@ class _Thread(threading.local):
     """What a thread knows of its clocks."""
 
     running: Callable[[], Clock | None] = staticmethod(lambda: None)
+    is_companion = False
 
 
 _thread = _Thread()
+_companion_cpu = 0.0  # CPU seconds that clocks of this process's companion have booked; its thread alone writes it
+
+
+def count_as_companion() -> None:
+    """From now on clocks of this thread count its own CPU time, and those of the process's other thread the rest."""
+    _thread.is_companion = True
+
+
+def _cpu_time() -> float:
+    return time.thread_time() if _thread.is_companion else time.process_time() - _companion_cpu
 
 
 class Clock:
     """Counts wall time per activity, and the CPU time of the whole process; the role says when it switches.
 
+    Where a companion lives in the same process, in a thread of its own, its CPU time is counted by its clock alone.
     Roles that share a thread, as in the serial backend, take turns: one clock stands still while another runs.
 
     Parameters
@@ -70,7 +82,7 @@ class Clock:
             if running is not None:
                 running._book_cpu(now)
             self._since = self._asked = now
-            self._cpu_then = time.process_time()
+            self._cpu_then = _cpu_time()
         _thread.running = self._myself
 
     def _book(self, now: float) -> None:
@@ -81,7 +93,8 @@ class Clock:
 
     def _book_cpu(self, now: float) -> None:
         """Book the CPU time since it was last asked for: to work, and to waiting only what work had no time for."""
-        cpu, walls = time.process_time(), self._unasked
+        global _companion_cpu
+        cpu, walls = _cpu_time(), self._unasked
         waits = sum(wall for wall, is_wait in zip(walls, self._is_wait, strict=True) if is_wait)
         work = sum(walls) - waits
         spent = cpu - self._cpu_then
@@ -89,4 +102,6 @@ class Clock:
         for i, (wall, is_wait) in enumerate(zip(walls, self._is_wait, strict=True)):
             if wall:
                 self._cpu[i] += spent_waiting * wall / waits if is_wait else (spent - spent_waiting) * wall / work
+        if _thread.is_companion:
+            _companion_cpu += spent
         self._asked, self._cpu_then, self._unasked = now, cpu, [0.0] * len(walls)

@@ -133,6 +133,7 @@ class DeviceInference(Inference):
     ) -> None:
         self._captures = torch.device(device).type == "cuda"
         self._stream = torch.cuda.Stream(device, priority=-1) if self._captures else None
+        self._pool: Any = None  # memory of the first graph, which the others share: no two of them run at once
         self._report = report
         with self._on_stream():
             super().__init__(arena, algorithm, device, replay, weights)
@@ -197,11 +198,12 @@ class DeviceInference(Inference):
         """Capture the answer's computation as a graph; None if that cannot be done."""
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=self._stream):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 self._run(bucket, request)
         except Exception as error:
             self._captures = False
             cause = error.__context__ or error  # the end of a capture that failed fails, too
             self._report("note", f"inference runs without CUDA graphs: {type(cause).__name__}: {cause}")
             return None
+        self._pool = graph.pool()
         return graph

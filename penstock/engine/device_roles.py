@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from penstock.engine.clock import count_as_companion
 from penstock.engine.process import SLEEP, SPIN
 from penstock.engine.roles import LearnerRole, PolicyRole, Report, Role, RoleSpec
 from penstock.experience.arena import ExperienceArena
@@ -92,6 +93,7 @@ class Companion:
         self._thread.join()
 
     def _run(self) -> None:
+        count_as_companion()
         try:
             role = self._build()
             self._bell = role.bell

@@ -61,8 +61,9 @@ def _slots_per_lane(algorithm: SegmentAlgorithm) -> int:
 
     While an asynchronous learner collects a batch, every lane has its share of it waiting, and a slot to write beside:
     lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another. The
-    share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns
-    from its own segments needs no others.
+    share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner keeps
+    the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns from its own segments
+    needs no others.
     """
     config = algorithm.config
     if algorithm.learns_in_workers:

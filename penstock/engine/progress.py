@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from penstock.engine.time_spent import (
     role_times,
     rows_by_kind,
 )
+from penstock.ipc import available_cores
 from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 RECENT_EPISODES = 100
@@ -171,7 +171,7 @@ class Progress:
                 self._shares[kind] = RoleShare(name=role.name, activities=shares, busy=role.busy / total)
         cpu = cpu_by_purpose(self._times, now.own_cpu - self._looks[0].own_cpu)
         ours, busy = sum(cpu.values()), now.busy - self._looks[0].busy
-        total = max(ours, seconds * len(os.sched_getaffinity(0)))
+        total = max(ours, seconds * available_cores())
         cpu["other programs"] = min(max(0.0, busy - ours), total - ours)
         self._cores = {purpose: spent / total for purpose, spent in cpu.items()}
         self._cores["idle"] = 1.0 - sum(self._cores.values())
@@ -218,7 +218,7 @@ class Progress:
             updates_per_step=learned.get("updates_per_step"),
             skipped_updates=learned.get("skipped_updates", 0),
             restarts=self.restarts,
-            efficiency=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
+            real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
             cores=self._cores,
             roles=tuple(self._shares.values()),
             limiting_role=role,

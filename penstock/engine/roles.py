@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -175,5 +176,22 @@ def begin_on(device: str) -> None:
     import torch
 
     if torch.device(device).type == "cuda":
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(torch.device(device).index or 0)
         torch.set_float32_matmul_precision("high")
+
+
+@contextmanager
+def left_as_found() -> Iterator[None]:
+    """Put back at the end what `begin_on` has changed in this process meanwhile."""
+    import torch
+
+    device, precision = torch.cuda.current_device() if torch.cuda.is_initialized() else 0, None
+    with suppress(RuntimeError):  # torch refuses to name a precision that the user has set for single backends
+        precision = torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        if precision is not None:
+            torch.set_float32_matmul_precision(precision)
+        if torch.cuda.is_initialized():
+            torch.cuda.set_device(device)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig
 from penstock.engine.learner import Learner, LearnerState
 from penstock.engine.rollout_worker import Report
+from penstock.engine.segment_updates import learn_batch
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
@@ -53,7 +54,7 @@ class SegmentLearner(Learner):
             arena, config.segments_per_batch, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip,
             max_policy_lag=config.max_policy_lag if isinstance(config, AsynchronousConfig) else None,
-            burn_in=config.burn_in,
+            burn_in=config.burn_in, note=partial(report, "note"),
         )  # fmt: skip
         self._generator = torch.Generator().manual_seed(config.seed)
         self._held = np.empty(0, np.int64)
@@ -126,35 +127,13 @@ class SegmentLearner(Learner):
 
     def _learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of what the loss reports."""
-        config, sums, count, skipped = self._config, dict[str, Tensor](), 0, self._skipped
         for group in self._optimizer.param_groups:
-            group["lr"] = self._algorithm.learning_rate(config.learning_rate, batch.progress)
-        with torch.no_grad(), self._autocast:
-            self._algorithm.prepare(self._model, batch)
-        for minibatch in self._algorithm.updates(batch, self._generator):
-            if not minibatch.learn.any():
-                continue  # the optimiser's momentum would still move the weights
-            metrics = self._update(minibatch)
-            for name, value in metrics.items():
-                sums[name] = sums[name] + value if name in sums else value
-            count += bool(metrics)
-            if metrics and self._algorithm.is_enough(metrics):
-                break
-        if self._skipped == skipped:  # what was not finite would stay in the statistics for good
-            with torch.no_grad():
-                self._algorithm.update_statistics(self._model, batch)
-        return {name: value / count for name, value in sums.items()}
+            group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
+        return learn_batch(
+            self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
+            begin=self._begin_update, updated=self._updated, skipped=self._skip,
+        )  # fmt: skip
 
-    def _update(self, batch: Batch) -> dict[str, Tensor]:
-        """Make one update; return what is reported of it, nothing if it was skipped."""
+    def _begin_update(self) -> None:
         if not self._algorithm.synchronous:
             self._publish()
-        self._optimizer.zero_grad(set_to_none=False)
-        try:
-            metrics = self._algorithm.backward(self._model, batch, self._autocast)
-        except NonFiniteUpdate as problem:
-            self._skip(str(problem))
-            return {}
-        self._optimizer.step()
-        self._updated()
-        return metrics

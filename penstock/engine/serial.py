@@ -11,7 +11,7 @@ import torch
 
 from penstock.engine.process import failure_of
 from penstock.engine.restarts import Restarts, successor
-from penstock.engine.roles import Role, RoleSpec
+from penstock.engine.roles import Role, RoleSpec, left_as_found
 from penstock.engine.rollout_worker import RolloutWorker
 from penstock.experience.arena import Control, ExperienceArena
 
@@ -43,11 +43,13 @@ class SerialBackend:
         self._handle = handle
         self._restarts = restarts
         self._roles: dict[str, Role] = {}
+        self._surroundings = contextlib.ExitStack()
         self._steps = 0
         self._has_news = False
 
     def start(self) -> None:
-        """Make the roles."""
+        """Make the roles; what they settle for the whole process is theirs until `close`."""
+        self._surroundings.enter_context(left_as_found())
         for name in self._specs:
             self._build(name)
 
@@ -79,6 +81,7 @@ class SerialBackend:
             _close(role)
         self._roles.clear()
         self._specs.clear()
+        self._surroundings.close()
 
     def _build(self, name: str) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -114,6 +115,8 @@ class BatchReader:
         Steps whose policy lag reaches this are not learned from; None: all are.
     burn_in
         Nor are the first rows of every segment, so many.
+    note
+        Called with a sentence if CUDA refuses to copy large observations from the arena itself.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class BatchReader:
         reward_clip: float | None,
         max_policy_lag: int | None,
         burn_in: int = 0,
+        note: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._arena = arena
         self._device = device
@@ -139,8 +143,10 @@ class BatchReader:
         obs = arena.columns["obs"]
         self._obs_of_slots = torch.from_numpy(obs).unflatten(0, (-1, rows))
         is_large = self._obs_of_slots[0].nbytes >= WORTH_A_COPY
-        self._pinned = PinnedMemory(obs) if pin and is_large else None
+        self._pinned = PinnedMemory(obs, device) if pin and is_large else None
         self._takes_slots = self._pinned is not None and self._pinned.is_registered
+        if self._pinned is not None and not self._takes_slots:
+            note("CUDA does not register the observations' memory: they are gathered on the host, which is slower")
         self._tensors = {
             name: torch.from_numpy(np.empty((rows, num_segments, *column.shape[1:]), column.dtype))
             for name, column in arena.columns.items()
@@ -149,6 +155,7 @@ class BatchReader:
         if pin:
             self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
         self._arrays = {name: tensor.numpy() for name, tensor in self._tensors.items()}
+        self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
 
     def read(self, slots: np.ndarray, version: int, progress: float) -> tuple[Batch, Tensor]:
         """Gather `slots` (int64 ``[B]``).
@@ -168,6 +175,8 @@ class BatchReader:
         lag : Tensor
             int64 ``[K]``: policy lag of each valid step, on the CPU.
         """
+        if self._copied is not None:
+            self._copied.synchronize()  # the pinned memory may be written again from now on
         row_ids = slots[None, :] * len(self._offsets) + self._offsets
         for name, array in self._arrays.items():
             gather(self._arena.columns[name], row_ids, array)
@@ -195,8 +204,11 @@ class BatchReader:
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )
-        if self._takes_slots and self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()  # the slots may be written again from now on
+        if self._device.type == "cuda":
+            self._copied = torch.cuda.Event(blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._device))
+            if self._takes_slots:
+                self._copied.synchronize()  # the slots may be written again from now on
         return batch, lag[valid]
 
     def close(self) -> None:

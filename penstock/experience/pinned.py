@@ -15,6 +15,8 @@ class PinnedMemory:
     ----------
     array
         The array, which stays where it is. It is kept alive.
+    device
+        The GPU.
 
     Attributes
     ----------
@@ -22,13 +24,13 @@ class PinnedMemory:
         False if CUDA refused: copies are then slower, and that is all.
     """
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, device: torch.device) -> None:
         self._array = array
         cudart = torch.cuda.cudart()
         self.is_registered = int(cudart.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
         if not self.is_registered:
             with suppress(RuntimeError):  # CUDA tells of the error once more, at the next thing it is asked to do
-                torch.zeros(1, device="cuda")
+                torch.zeros(1, device=device)
 
     def close(self) -> None:
         """Take the registration back; a second call does nothing."""

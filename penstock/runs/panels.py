@@ -75,8 +75,8 @@ def plain_line(status: Status) -> str:
     ):
         if count:
             parts.append(f"{label} {count:,}")
-    if status.efficiency is not None:
-        parts.append(f"efficiency {status.efficiency:.0%}")
+    if status.real_work is not None:
+        parts.append(f"real work {status.real_work:.0%}")
     if status.limiting_role:
         parts.append(f"limited by {status.limiting_role}")
     return "  ".join(parts)
@@ -200,16 +200,16 @@ def _roles(status: Status, width: int) -> Panel:
         name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
         rows.add_row(name, _bar(role, looks, bar_width), _legend(role, looks))
     body: list[RenderableType] = [rows]
-    if status.efficiency is not None:
-        body.append(_efficiency(status.efficiency, status.cores))
+    if status.real_work is not None:
+        body.append(_real_work(status.real_work, status.cores))
     if status.limiting_role:
         reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
         body.append(Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason))
     return _panel(Group(*body), "roles")
 
 
-def _efficiency(efficiency: float, cores: Mapping[str, float]) -> Columns:
-    entries = [Text.assemble(("efficiency: ", "dim"), (f"{efficiency:.0%}", "bold green"))]
+def _real_work(real_work: float, cores: Mapping[str, float]) -> Columns:
+    entries = [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green"))]
     for name, share in cores.items():
         if share >= _LEAST_SHARE:
             entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))

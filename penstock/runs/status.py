@@ -67,9 +67,9 @@ class Status:
     restarts: int = 0
     """Workers replaced so far."""
 
-    efficiency: float | None = None
+    real_work: float | None = None
     """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is
-    more than the same work costs alone counts as real here; `penstock bench ideal` tells the two apart.)"""
+    more than the same work costs alone counts as real here; the efficiency of `penstock bench ideal` counts it not.)"""
     cores: Mapping[str, float] = field(default_factory=dict)
     """Share of all cores' time of the last seconds by what it went into: "env", "infer", "learn", "evaluate",
     "copying", "other" (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bench.account import Account, bounds, shares_by_cause
+from penstock.bench.account import Account, bounds, limits, shares_by_cause
 from penstock.bench.costs import Costs, Crew
 from penstock.bench.engine_run import EngineRun, RoleTime
 
@@ -16,43 +16,61 @@ COSTS = Costs(env=7.2 * US, infer=2.1 * US, learn=2.0 * US)  # of CartPole-v1 in
 CREW = Crew(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False)
 
 
-def ideal(**changes):
-    """The binding bound, after changes to costs or crew."""
+def changed(**changes):
+    """Costs and crew after changes."""
     costs = replace(COSTS, **{name: value for name, value in changes.items() if hasattr(COSTS, name)})
     crew = replace(CREW, **{name: value for name, value in changes.items() if hasattr(CREW, name)})
-    found = bounds(costs, crew)
-    name = min(found, key=found.get)
-    return name, found[name]
+    return costs, crew
 
 
 @pytest.mark.parametrize(
     ("changes", "bound", "rate"),
     [
         ({}, "cores", 2 / 11.3),
+        ({"cores": 1.5}, "cores", 1.5 / 11.3),
         ({"learn": 20.0 * US, "cores": 8, "workers": 7}, "learner", 1 / 20.0),
         ({"learn": 20.0 * US, "cores": 8, "workers": 7, "learner_threads": 2}, "learner", 2 / 20.0),
-        ({"workers": 1}, "rollout workers", 1 / 9.3),
-        ({"env_wait": 1000.0 * US}, "rollout workers", 2 / 1009.3),
-        ({"env_wait": 1000.0 * US, "policy_threads": 1}, "rollout workers", 2 / 1007.2),
-        ({"infer": 50.0 * US, "cores": 16, "workers": 14, "policy_threads": 1}, "policy worker", 1 / 50.0),
-        ({"learner_threads": 0, "cores": 8}, "rollout workers", 2 / 11.3),  # they learn, too
         ({"device": 30.0 * US}, "device", 1 / 30.0),
-        # 4.65 us in which two workers step, and 2 us in which one thread learns
-        ({"takes_turns": True}, "taking turns", 1 / 6.65),
-        ({"takes_turns": True, "learner_threads": 2}, "cores", 2 / 11.3),  # nothing is lost by turns
-        # a single core: 11.3 us, one thing after another
-        ({"takes_turns": True, "cores": 1, "workers": 1}, "cores", 1 / 11.3),
+        ({"env_wait": 1000.0 * US}, "waiting environments", 2 / 1007.2),
+        ({"env_wait": 1000.0 * US, "workers": 8}, "waiting environments", 8 / 1007.2),
+        # what other settings would change is no bound
+        ({"env_wait": 0.5 * US, "workers": 1}, "cores", 2 / 11.3),
+        ({"infer": 50.0 * US, "cores": 16, "workers": 14, "policy_threads": 1}, "cores", 16 / 59.2),
+        ({"takes_turns": True}, "cores", 2 / 11.3),
+        ({"learner_threads": 0, "cores": 8}, "cores", 8 / 11.3),
     ],
 )
-def test_the_ideal_is_the_least_of_the_bounds(changes, bound, rate):
-    name, found = ideal(**changes)
-    assert found * US == pytest.approx(rate)
-    assert name == bound or bounds(COSTS, CREW)[bound] == pytest.approx(found)
+def test_the_ideal_is_the_least_of_what_nothing_can_exceed(changes, bound, rate):
+    found = bounds(*changed(**changes))
+    assert min(found, key=found.get) == bound and found[bound] * US == pytest.approx(rate)
 
 
-def test_the_standard_bounds_stand_beside_that_of_taking_turns():
-    found = bounds(COSTS, replace(CREW, takes_turns=True))
-    assert found["cores"] == pytest.approx(2 / (11.3 * US)) and found["learner"] == pytest.approx(1 / (2.0 * US))
+@pytest.mark.parametrize(
+    ("changes", "limit", "rate"),
+    [
+        ({"workers": 1}, "rollout workers", 1 / 9.3),
+        ({"workers": 1, "policy_threads": 1}, "rollout workers", 1 / 7.2),
+        ({"env_wait": 1000.0 * US}, "rollout workers", 2 / 1009.3),
+        ({"infer": 50.0 * US, "cores": 16, "workers": 14, "policy_threads": 1}, "policy worker", 1 / 50.0),
+        ({"learner_threads": 0, "cores": 8}, "rollout workers", 2 / 11.3),  # they learn, too
+        # 4.65 us in which two workers step, and 2 us in which one thread learns
+        ({"takes_turns": True}, "taking turns", 1 / 6.65),
+        ({"takes_turns": True, "learner_threads": 2}, "taking turns", 2 / 11.3),  # nothing is lost by turns
+        # a single core: 11.3 us, one thing after another
+        ({"takes_turns": True, "cores": 1, "workers": 1}, "taking turns", 1 / 11.3),
+    ],
+)
+def test_settings_allow_as_much_as_the_least_of_their_limits(changes, limit, rate):
+    found = limits(*changed(**changes))
+    assert min(found, key=found.get) == limit and found[limit] * US == pytest.approx(rate)
+
+
+def test_what_is_allowed_is_never_more_than_the_ideal():
+    of_ideal, of_settings = Account(COSTS, CREW, a_run()), Account(COSTS, replace(CREW, workers=1), a_run())
+    assert (of_ideal.allowed_by, of_ideal.allowed) == ("cores", of_ideal.ideal)
+    assert of_settings.allowed_by == "rollout workers" and of_settings.ideal == of_ideal.ideal
+    assert of_settings.efficiency_of_allowed == pytest.approx(100_000 * 9.3 * US)
+    assert of_settings.efficiency == of_ideal.efficiency == of_ideal.efficiency_of_allowed
 
 
 def a_run(**changes):
@@ -113,7 +131,8 @@ def test_several_threads_are_not_more_than_all_of_the_time():
 def test_the_tables_show_all_of_it():
     text = Account(COSTS, CREW, a_run()).text()
     for words in (
-        "stepping environments 7.20", "ideal         176,991 steps/s, bound by cores", "learner 500,000",
+        "stepping environments 7.20", "ideal         176,991 steps/s, bound by cores (learner 500,000)",
+        "these settings allow 176,991 steps/s, bound by cores (rollout workers 215,054): 56.5% of it was reached",
         "measured      100,000 steps/s, during 10.0 s", "efficiency      56.5%",
         "limited by learner: rollout workers wait 30% of their time",
         "| idle                                   |        3.00 |  15.0% |",
@@ -124,10 +143,10 @@ def test_the_tables_show_all_of_it():
     assert "wait" not in text.splitlines()[0]
 
 
-def test_where_stepping_and_learning_take_turns_the_standard_bound_is_told_too():
+def test_where_stepping_and_learning_take_turns_the_ideal_is_that_of_overlapping_and_turns_stand_beside_it():
     text = Account(COSTS, replace(CREW, takes_turns=True), a_run()).text()
-    assert "150,376 steps/s, bound by taking turns (other bounds: cores 176,991" in text
-    assert "efficiency      66.5%" in text and "of the 176,991 steps/s that could be if they overlapped, 56.5%" in text
+    assert "ideal         176,991 steps/s, bound by cores" in text and "efficiency      56.5%" in text
+    assert "these settings allow 150,376 steps/s, bound by taking turns (rollout workers 215,054): 66.5% of it" in text
 
 
 def test_everything_is_written_down():
@@ -135,3 +154,5 @@ def test_everything_is_written_down():
     assert facts["measured"] == 100_000.0 and facts["bound_by"] == "cores" and facts["costs"]["env"] == 7.2 * US
     assert sum(facts["parts"].values()) == pytest.approx(facts["total"])
     assert facts["shares"]["learner"]["wait for data"] == 0.5
+    assert facts["efficiency"] == facts["efficiency_of_allowed"] and facts["allowed_by"] == "cores"
+    assert facts["limits"].keys() == {"rollout workers"} and facts["bounds"].keys() == {"cores", "learner"}

@@ -5,14 +5,17 @@ import time
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from penstock.algorithms import load_algorithm
-from penstock.bench import BenchError
+from penstock.algorithms.appo import APPO
+from penstock.bench import BenchError, work
 from penstock.bench.costs import measure_costs, rounds_until
 from penstock.bench.work import random_actions
 from penstock.config import make_config
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
+from tests.engine.collecting import Collecting
 from tests.envs.masked import MaskedEnv, legal_action
 
 pytestmark = pytest.mark.timeout(120)
@@ -109,3 +112,29 @@ def test_work_that_takes_longer_than_there_is_time_is_done_once(monkeypatch):
     work = Counting()
     (only,) = rounds_until(work, time.monotonic() - 1.0)
     assert only.steps == 2.0 and work.done == 1 and only.cpu >= 0.0 and only.wall > 0.0
+
+
+def test_on_a_gpu_work_begins_as_the_engine_does_and_waits_asleep(monkeypatch):
+    heard = []
+
+    class Event:
+        def __init__(self, blocking=False):
+            heard.append(f"blocking {blocking}")
+
+        def record(self, stream):
+            heard.append(f"behind {stream}")
+
+        def synchronize(self):
+            heard.append("waited")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"what {device} was asked for")
+    work._wait_for(torch.device("cpu"))
+    assert heard == []
+    work._wait_for(torch.device("cuda:1"))
+    assert heard == ["blocking True", "behind what cuda:1 was asked for", "waited"]
+    monkeypatch.setattr(work, "begin_on", heard.append)
+    run = Collecting(APPO)
+    work.Choosing(run.arena, run.algorithm, 4, "cpu").do()
+    assert heard[3:] == ["cpu"]
+    run.close()

@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.algorithms import load_algorithm
+from penstock.bench import BenchError
 from penstock.bench.engine_run import run_engine
 from penstock.config import make_config
 from penstock.engine.supervisor import TrainingFailed
@@ -41,6 +42,12 @@ def test_the_window_holds_steps_and_the_time_of_all_roles(name, settings):
 def test_in_one_process_the_roles_take_turns_and_none_is_counted_while_another_works():
     engine = run("appo", segment_length=8, batch_size=32, backend="serial")
     assert sum(sum(role.wall.values()) for role in engine.roles) == pytest.approx(engine.seconds, rel=0.05)
+
+
+def test_a_training_that_ends_too_soon_to_be_measured_is_told(monkeypatch):
+    monkeypatch.setattr("penstock.engine.trainer.Trainer.train", lambda *_, **__: None)
+    with pytest.raises(BenchError, match="ended before there was anything to measure"):
+        run("ppo")
 
 
 def test_a_training_that_fails_is_told():

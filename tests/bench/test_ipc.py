@@ -2,7 +2,9 @@
 
 import json
 import multiprocessing
+import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from penstock.bench import BenchError, BenchUsageError, ipc, peers, round_trips
 from penstock.bench.ipc import QUICK, FasterFifo, run
 from penstock.bench.messages import messages_per_second
+from penstock.engine.process import poll_until_stopped
 
 TRAFFICS = [
     "1 producer, one by one", "4 producers, one by one",
@@ -149,6 +152,24 @@ def test_wrong_flags_are_refused_before_anything_starts(wrong, message, capsys):
     with pytest.raises(BenchUsageError, match=message):
         run(flags(**wrong))
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [(lambda *_: None, "has died"), (lambda *_: time.sleep(60), "has not told its times in 0.3 s")],
+)
+def test_who_asks_and_never_tells_its_times_ends_the_bench(ends, message, monkeypatch):
+    def poll_and_end(role, control):
+        poll_until_stopped(role, control)
+        ends()
+        os._exit(0)
+
+    monkeypatch.setattr(round_trips, "poll_until_stopped", poll_and_end)
+    monkeypatch.setattr(round_trips, "_WARM_UP", 1)
+    monkeypatch.setattr(round_trips, "_PATIENCE", 0.3 if "0.3" in message else 60.0)
+    with pytest.raises(BenchError, match=message):
+        round_trips.round_trips(0.05, burners=0)
+    assert multiprocessing.active_children() == []
 
 
 def test_no_process_is_left():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.engine import clock as clock_module
-from penstock.engine.clock import ACTIVITY, CPU, SINCE, WALL, Clock
+from penstock.engine.clock import ACTIVITY, CPU, SINCE, WALL, Clock, count_as_companion
 
 
 @pytest.fixture
@@ -100,6 +100,30 @@ def test_clocks_in_two_threads_run_at_the_same_time(now):
     now[0] += 1.0
     clock.switch("wait")
     assert first[WALL][0] == 2.0
+
+
+def test_the_cpu_time_of_a_companion_is_its_own_and_both_make_up_the_processs(now, cpu, monkeypatch):
+    of_thread = [0.5]  # before it had a clock
+    monkeypatch.setattr(clock_module.time, "thread_time", lambda: of_thread[0])
+    rows = np.zeros((2, 32))
+    learner = Clock(rows[0], ("work", "wait"))
+    learner.switch("work")
+
+    def accompany():
+        count_as_companion()
+        policy = Clock(rows[1], ("work", "wait"))
+        policy.switch("work")
+        now[0], cpu[0], of_thread[0] = now[0] + 4.0, cpu[0] + 5.0, of_thread[0] + 2.0
+        policy.switch("wait")
+
+    thread = threading.Thread(target=accompany)
+    thread.start()
+    thread.join()
+    learner.switch("wait")
+    assert rows[:, CPU].sum(1).tolist() == [3.0, 2.0]
+    now[0], cpu[0] = now[0] + 1.0, cpu[0] + 0.5
+    learner.switch("work")
+    assert rows[:, CPU].sum(1).tolist() == [3.5, 2.0]
 
 
 def test_a_clock_that_is_gone_keeps_no_gauges_alive():

@@ -68,6 +68,7 @@ def test_graphs_answer_what_the_cpu_answers_to_1e_5(exact, memory):
         torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(one.memory, two.memory, rtol=1e-5, atol=1e-5)
     assert all(bucket.graph is not None for bucket in inference._buckets)
+    assert len({bucket.graph.pool() for bucket in inference._buckets}) == 1
     assert not [payload for kind, payload in run.reports if kind == "note"]
     plain.close()
     run.close()
@@ -162,8 +163,8 @@ def test_a_batch_of_large_observations_comes_out_of_registered_memory():
 
 def test_memory_that_cuda_refuses_is_used_without_it():
     array = np.zeros(1 << 20, np.uint8)
-    first = PinnedMemory(array)
-    second = PinnedMemory(array)  # a second time is refused
+    first = PinnedMemory(array, GPU)
+    second = PinnedMemory(array, GPU)  # a second time is refused
     assert first.is_registered and not second.is_registered
     assert torch.ones(3, device="cuda").sum().item() == 3.0
     first.close()

@@ -1,5 +1,6 @@
 """Inference as a GPU does it, on the CPU: padded to buckets, through staging memory, with the same answers."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -159,6 +160,30 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
     assert notes == [
         "inference runs without CUDA graphs: RuntimeError: operation not permitted when stream is capturing"
     ]
+    run.close()
+
+
+def test_all_graphs_have_their_memory_from_one_pool(monkeypatch):
+    pools = []
+
+    class Captured:
+        def __init__(self):
+            self._pool = object()
+
+        def pool(self):
+            return self._pool
+
+    @contextmanager
+    def capture(graph, pool, stream):
+        graph._pool = pool or graph._pool
+        pools.append(graph._pool)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Captured)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    run = Collecting(APPO, inference="central", num_workers=3, num_groups=1)
+    capturing(device_inference(run))
+    assert len(pools) == 3 and len(set(pools)) == 1
     run.close()
 
 

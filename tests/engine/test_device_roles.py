@@ -12,10 +12,10 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.config import make_config
-from penstock.engine import roster
+from penstock.engine import clock, roster
 from penstock.engine.device_roles import Companion, DeviceRole, Pair, parts_of
 from penstock.engine.learner import LearnerState, Start
-from penstock.engine.roles import LearnerRole, PolicyRole, begin_on
+from penstock.engine.roles import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer, TrainingFailed
 from penstock.experience.arena import Control
@@ -53,13 +53,36 @@ def test_one_process_owns_a_gpu_and_the_cpu_is_everybodys(device, backend, is_sh
     )
 
 
-@pytest.mark.parametrize(("device", "done"), [("cpu", []), ("cuda:1", ["cuda:1", "high"])])
+@pytest.mark.parametrize(("device", "done"), [("cpu", []), ("cuda", [0, "high"]), ("cuda:1", [1, "high"])])
 def test_a_process_on_a_gpu_settles_its_device_and_its_precision(monkeypatch, device, done):
     found = []
     monkeypatch.setattr(torch.cuda, "set_device", found.append)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", found.append)
     begin_on(device)
     assert found == done
+
+
+def test_a_process_that_was_on_a_gpu_for_a_while_is_as_before(monkeypatch):
+    on = [2]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: on[-1])
+    monkeypatch.setattr(torch.cuda, "set_device", on.append)
+    before = torch.get_float32_matmul_precision()
+    with left_as_found():
+        begin_on("cuda:1")
+        assert (on[-1], torch.get_float32_matmul_precision()) == (1, "high")
+    assert (on[-1], torch.get_float32_matmul_precision()) == (2, before)
+
+
+def test_a_precision_that_torch_does_not_name_stays():
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        with left_as_found():
+            pass
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
 
 
 def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_process):
@@ -213,6 +236,27 @@ def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
     assert learner.heard == [("checkpoint", 3)] and role.heard == []
     pair.close()
     assert not thread.is_alive() and (role.closed, learner.closed) == (1, 1)
+    run.close()
+
+
+def test_the_cpu_time_of_a_companion_is_booked_to_it_and_not_to_the_other(monkeypatch):
+    monkeypatch.setattr(clock.time, "process_time", lambda: 5.0 + 2.0 * bool(booked))
+    monkeypatch.setattr(clock.time, "thread_time", lambda: 1.0 + 2.0 * bool(booked))
+    booked, rows = [], np.zeros((2, 32))
+    run = Collecting(APPO)
+
+    def build():
+        own = clock.Clock(rows[1], ("work", "wait"))
+        own._asked = float("-inf")  # as if the time had gone by after which it asks
+        booked.append(True)
+        own.switch("work")
+        return Idle(run.arena.policy_bell)
+
+    other = clock.Clock(rows[0], ("work", "wait"))
+    Companion(build, wake=run.arena.learner_bell.ring).close()
+    other._asked = float("-inf")
+    other.switch("work")
+    assert rows[:, clock.CPU].sum(1).tolist() == [0.0, 2.0]
     run.close()
 
 

@@ -220,7 +220,7 @@ def test_where_all_take_turns_in_one_thread_the_one_that_takes_longest_is_named(
 
 
 def test_the_cores_time_is_told_apart_by_what_it_went_into(now, own_cpu, monkeypatch):
-    monkeypatch.setattr(progress_module.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(progress_module, "available_cores", lambda: 4.0)
     monkeypatch.setattr(progress_module, "busy_seconds", lambda: 100.0)
     progress = a_progress()
     own_cpu[0] += 0.25
@@ -235,7 +235,7 @@ def test_the_cores_time_is_told_apart_by_what_it_went_into(now, own_cpu, monkeyp
         "env": 3 / 20, "infer": 2 / 20, "learn": 7 / 20, "evaluate": 0.0, "copying": 1 / 20, "other": 1 / 20,
         "other programs": 2 / 20, "idle": pytest.approx(4 / 20),
     }  # fmt: skip
-    assert status.efficiency == pytest.approx(12 / 20)
+    assert status.real_work == pytest.approx(12 / 20)
 
 
 def test_in_one_process_the_supervisors_time_is_not_counted_twice(now, own_cpu):
@@ -245,9 +245,9 @@ def test_in_one_process_the_supervisors_time_is_not_counted_twice(now, own_cpu):
     assert progress.status().cores["other"] == 0.0
 
 
-def test_before_the_first_look_there_is_no_efficiency():
+def test_before_the_first_look_there_is_no_share_of_real_work():
     status = a_progress().status()
-    assert status.efficiency is None and status.cores == {}
+    assert status.real_work is None and status.cores == {}
 
 
 def test_the_moment_of_a_report_holds_what_was_booked_then(now):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import penstock
+from penstock.engine import roles
 from penstock.engine.restarts import Restarts
 from penstock.engine.serial import SerialBackend
 from penstock.experience.arena import Control, ExperienceArena
@@ -173,6 +174,15 @@ def test_a_pump_leaves_torchs_threads_as_they_were():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_closed_run_leaves_the_precision_of_products_as_it_was(monkeypatch):
+    monkeypatch.setattr(roles, "begin_on", lambda device: torch.set_float32_matmul_precision("high"))
+    before = torch.get_float32_matmul_precision()
+    with penstock.PPO(**SERIAL) as trainer:
+        trainer.train(32, quiet=True)
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == before == "highest"
 
 
 def test_without_a_goal_no_rollout_worker_steps():

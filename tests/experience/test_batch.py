@@ -144,7 +144,7 @@ def test_observations_that_are_taken_slot_by_slot_are_those_that_are_gathered():
 
 @pytest.mark.parametrize(("side", "is_accepted"), [(4, True), (256, True), (256, False)])
 def test_large_observations_are_registered_for_cuda_and_gathered_where_it_refuses(monkeypatch, side, is_accepted):
-    registered, unregistered, pinned = [], [], []
+    registered, unregistered, pinned, asked, notes = [], [], [], [], []
 
     class Cudart:
         def cudaHostRegister(self, address, nbytes, flags):
@@ -155,21 +155,50 @@ def test_large_observations_are_registered_for_cuda_and_gathered_where_it_refuse
             unregistered.append(address)
             return 0
 
-    def zeros(*_, **__):
+    def zeros(*_, device):
+        asked.append(str(device))
         raise RuntimeError("CUDA error: already mapped")  # as CUDA tells of an error once more
 
     monkeypatch.setattr(torch.cuda, "cudart", Cudart)
     monkeypatch.setattr(torch, "zeros", zeros)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
     arena = filled_arena(observation=ObservationSpec((side, side, 1), "uint8"))
-    one = reader(arena, device=torch.device("cuda"))
+    one = reader(arena, device=torch.device("cuda:1"), note=notes.append)
     column = arena.columns["obs"]
     is_large = side == 256
     assert registered == ([(column.ctypes.data, column.nbytes, 0)] if is_large else [])
     assert len(pinned) == len(arena.columns) - (is_large and is_accepted)
+    assert asked == ([] if is_accepted else ["cuda:1"])
+    assert ["gathered on the host" in note for note in notes] == ([] if is_accepted else [True])
     one.close()
     one.close()
     assert unregistered == ([column.ctypes.data] if is_large and is_accepted else [])
+
+
+def test_pinned_memory_is_written_again_only_behind_the_copies_of_the_batch_before(monkeypatch):
+    arena = filled_arena()
+    waited_for = []
+
+    class Event:
+        def __init__(self, blocking):
+            assert blocking
+
+        def record(self, stream):
+            self.stream = stream
+
+        def synchronize(self):
+            waited_for.append((self.stream, one._arrays["obs"][:, 0].copy()))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    one = reader(arena, device=torch.device("cuda:1"))
+    monkeypatch.setattr(one, "_to_device", lambda tensor: tensor)
+    one.read(np.array([0, 1]), VERSION, 0.0)
+    assert waited_for == []
+    one.read(np.array([5, 2]), VERSION, 0.0)
+    ((stream, there),) = waited_for
+    assert stream == "stream of cuda:1" and np.array_equal(there, arena.columns["obs"][: T + 1])
 
 
 def test_memory_is_pinned_only_for_cuda(monkeypatch):

@@ -25,7 +25,7 @@ def status(**changes) -> Status:
         "masked_steps": 1_024, "episodes": 1_204, "mean_return": 13.4, "mean_length": 812.0, "eval_return": 15.2,
         "best_return": 16.3, "target_return": 18.0, "updates": 471, "version": 471,
         "losses": {"policy_loss": -0.0123, "value_loss": 0.25}, "policy_lag_mean": 1.2, "policy_lag_max": 4,
-        "skipped_updates": 2, "restarts": 3, "efficiency": 0.78, "cores": CORES, "roles": ROLES,
+        "skipped_updates": 2, "restarts": 3, "real_work": 0.78, "cores": CORES, "roles": ROLES,
         "limiting_role": "rollout x2", "limiting_reason": "busy 87%, mostly env", "metrics": {"rally": 7.5},
     }  # fmt: skip
     return Status(**{**values, **changes})
@@ -49,7 +49,7 @@ def test_the_panels_tell_everything_at_every_width(width):
         "1,732", "6,928", "1,024 (1.1%)", "471", "1.2, max 4", "13.4", "1,204, 812.0 steps long",
         "15.2, best 16.3, target 18.0", "policy loss", "-0.012", "rally", "7.5", "skipped updates", "restarts",
         "rollout x2", "env 62%", "inference 25%", "wait slots 10%", "learn 35%", "wait data 65%",
-        "efficiency: 78%", "env 52%", "infer 12%", "learn 14%", "copying 4%", "other 3%", "idle 15%",
+        "real work: 78%", "env 52%", "infer 12%", "learn 14%", "copying 4%", "other 3%", "idle 15%",
         "limited by: rollout x2  busy 87%, mostly env",
     ):  # fmt: skip
         assert words in text, words
@@ -77,7 +77,7 @@ def test_a_run_that_has_only_begun_is_drawn_too():
     text = drawn(begun, 80)
     assert "0 of 1,000 steps" in text
     assert "restarts" not in text
-    assert "efficiency" not in text
+    assert "real work" not in text
     assert "0 steps (0%)" in plain_line(begun)
 
 
@@ -111,7 +111,7 @@ def test_the_plain_line_tells_the_same_in_one_line():
     line = plain_line(status())
     assert line == (
         "1:05  96,256 steps (48%)  1,732 steps/s  6,928 frames/s  return 13.4  eval 15.2 of 18.0  lag 1.2  "
-        "masked 1,024  skipped updates 2  restarts 3  efficiency 78%  limited by rollout x2"
+        "masked 1,024  skipped updates 2  restarts 3  real work 78%  limited by rollout x2"
     )
 
 

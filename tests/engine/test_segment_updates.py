@@ -1,0 +1,88 @@
+"""All updates of a batch: in order, told of before and after, those that are not finite left out."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from penstock.algorithms.base import NonFiniteUpdate
+from penstock.engine.segment_updates import learn_batch
+
+
+class Minibatch:
+    def __init__(self, number, learn=True):
+        self.number, self.learn = number, torch.tensor([learn])
+
+
+class Noting:
+    """An algorithm and an optimiser that note what is asked of them; minibatch 2 is not finite if it is told so."""
+
+    def __init__(self, fails=False, enough=99):
+        self.noted, self._fails, self._enough = [], fails, enough
+
+    def prepare(self, model, batch):
+        self.noted.append("prepare")
+
+    def updates(self, batch, generator):
+        return batch
+
+    def zero_grad(self, set_to_none):
+        pass
+
+    def backward(self, model, minibatch, autocast):
+        if self._fails and minibatch.number == 2:
+            raise NonFiniteUpdate("loss nan")
+        self.noted.append(minibatch.number)
+        return {"loss": torch.tensor(float(minibatch.number))}
+
+    def step(self):
+        self.noted.append("step")
+
+    def is_enough(self, metrics):
+        return metrics["loss"] >= self._enough
+
+    def update_statistics(self, model, batch):
+        self.noted.append("statistics")
+
+
+def learn(noting, *batch):
+    watch = {
+        name: lambda *why, name=name: noting.noted.append((name, *why)) for name in ("begin", "updated", "skipped")
+    }
+    metrics = learn_batch(noting, None, noting, list(batch), torch.Generator(), nullcontext(), **watch)
+    return {name: value.item() for name, value in metrics.items()}
+
+
+def update(number):
+    return [("begin",), number, "step", ("updated",)]
+
+
+def test_minibatches_are_learned_in_order_and_their_metrics_averaged():
+    noting = Noting()
+    assert learn(noting, Minibatch(1), Minibatch(4)) == {"loss": 2.5}
+    assert noting.noted == ["prepare", *update(1), *update(4), "statistics"]
+
+
+def test_where_nothing_is_to_be_learned_no_update_begins():
+    noting = Noting()
+    assert learn(noting, Minibatch(1, learn=False)) == {}
+    assert noting.noted == ["prepare", "statistics"]
+
+
+def test_what_is_not_finite_is_left_out_and_keeps_the_batch_from_the_statistics():
+    noting = Noting(fails=True)
+    assert learn(noting, Minibatch(1), Minibatch(2), Minibatch(3)) == {"loss": 2.0}
+    assert noting.noted == ["prepare", *update(1), ("begin",), ("skipped", "loss nan"), *update(3)]
+
+
+def test_no_further_update_is_made_when_it_is_enough():
+    noting = Noting(enough=1)
+    assert learn(noting, Minibatch(1), Minibatch(3)) == {"loss": 1.0}
+    assert noting.noted == ["prepare", *update(1), "statistics"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nobody_has_to_watch(fails):
+    assert learn_batch(Noting(fails), None, Noting(), [Minibatch(2)], torch.Generator(), nullcontext()).keys() == (
+        set() if fails else {"loss"}
+    )
