@@ -45,7 +45,7 @@ def test_the_penstock_command_can_be_read(command):
     match command[1:]:
         case ["train", algorithm, "--help"]:
             load_algorithm(algorithm)
-        case ["train", algorithm, *flags]:
+        case ["train", algorithm, *flags] | ["bench", "ideal", algorithm, *flags] | ["autotune", algorithm, *flags]:
             parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
         case ["eval", *flags]:
             parse_flags(EvalFlags, flags, prog="penstock eval")
