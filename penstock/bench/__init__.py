@@ -5,6 +5,8 @@ Importing this package is cheap; a bench is imported when it runs.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 BENCHES: dict[str, str] = {
     "ideal": "penstock.bench.ideal",
     "throughput": "penstock.bench.throughput",
@@ -23,3 +25,9 @@ class BenchError(RuntimeError):
 
 class BenchUsageError(ValueError):
     """A bench is asked for what it cannot do."""
+
+
+def require_directory_of(json: Path | None) -> None:
+    """Raise `BenchUsageError` if there is no directory for the file that ``--json`` names."""
+    if json is not None and not json.absolute().parent.is_dir():
+        raise BenchUsageError(f"--json {json}: there is no directory {json.absolute().parent}")

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.bench import BenchUsageError
+from penstock.bench import BenchUsageError, require_directory_of
 
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
@@ -76,6 +76,5 @@ def parse(args: list[str], own: argparse.ArgumentParser, own_help: str) -> Asked
     from penstock.flags import parse_config
 
     config = parse_config(algorithm.Config, flags, prog=f"{own.prog} {name}")
-    if found.json is not None and not found.json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {found.json}: there is no directory {found.json.absolute().parent}")
+    require_directory_of(found.json)
     return Asked(name, algorithm, config, flags, found)

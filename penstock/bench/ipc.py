@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.bench import BenchError, BenchUsageError
+from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.messages import CAPACITY, messages_per_second
 from penstock.bench.peers import FASTER_FIFO, script
@@ -166,8 +166,7 @@ def run(flags: Flags) -> bool:
     """
     if flags.rounds < 1:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
-    if flags.json is not None and not flags.json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {flags.json}: there is no directory {flags.json.absolute().parent}")
+    require_directory_of(flags.json)
     scale = QUICK if flags.quick else Scale(rounds=flags.rounds)
     python = FASTER_FIFO.find(flags.faster_fifo, flags.install_peers)
     peer = FasterFifo(python) if python is not None else None

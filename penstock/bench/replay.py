@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.bench import BenchError, BenchUsageError, peers
+from penstock.bench import BenchError, BenchUsageError, peers, require_directory_of
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.players import Player, started
 from penstock.bench.report import Measured, header, line, verdict
@@ -136,8 +136,7 @@ def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     wrong = [size for size in flags.capacities if not (1000 <= size <= _LARGEST and size == int(size))]
     if wrong:
         raise BenchUsageError(f"--capacities {wrong[0]:g} is not legal: whole numbers from 1,000 to {_LARGEST:,}")
-    if flags.json is not None and not flags.json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {flags.json}: there is no directory {flags.json.absolute().parent}")
+    require_directory_of(flags.json)
     scale = QUICK if flags.quick else Scale(rounds=flags.rounds)
     cpprb = peers.CPPRB.find(flags.cpprb, flags.install_peers)
     measured: list[Measured] = []

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench import BenchError, BenchUsageError
+from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
 from penstock.config import closest
@@ -268,8 +268,7 @@ def _check(flags: Flags) -> None:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
     if not flags.seconds > 0:
         raise BenchUsageError(f"--seconds {flags.seconds:g} is not legal: more than 0")
-    if flags.json is not None and not flags.json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {flags.json}: there is no directory {flags.json.absolute().parent}")
+    require_directory_of(flags.json)
 
 
 def _wants_peers(flags: Flags) -> bool:
