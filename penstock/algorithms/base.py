@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
@@ -156,11 +155,6 @@ class Algorithm:
             f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {action.kind} "
             f"({_described(action)}): use {' or '.join([', '.join(fitting[:-1]), fitting[-1]])}"
         )
-
-
-def fused_adam(parameters: list[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8) -> torch.optim.Optimizer:
-    """Adam as one kernel per update."""
-    return torch.optim.Adam(parameters, lr=learning_rate, eps=eps, fused=True)
 
 
 def _described(action: ActionSpec) -> str:

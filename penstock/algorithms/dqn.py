@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import Metrics, Request, fused_adam
+from penstock.algorithms.base import Metrics, Request
+from penstock.algorithms.optimizers import RMSprop, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
 from penstock.config import Config, ReplayConfig, require
@@ -108,7 +109,7 @@ class DQN(ReplayAlgorithm):
         """Adam or centred RMSProp."""
         if self.config.optimizer == "adam":
             return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
-        return torch.optim.RMSprop([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
+        return RMSprop([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
 
     def sampler(self) -> Sampler:
         """Uniform, or prioritized with weights divided by the largest in the batch."""

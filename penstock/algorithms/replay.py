@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, fused_adam
+from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate
+from penstock.algorithms.optimizers import fused_adam
 from penstock.algorithms.td import polyak_
 from penstock.config import Config, ReplayConfig
 from penstock.experience.transition_batch import TransitionBatch

@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, Request, fused_adam
+from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, Request
+from penstock.algorithms.optimizers import fused_adam
 from penstock.algorithms.returns import gae
 from penstock.config import Config, SegmentConfig
 from penstock.envs.spaces import ActionSpec, ObservationSpec

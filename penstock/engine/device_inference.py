@@ -156,11 +156,10 @@ class DeviceInference(Inference):
         """The smallest bucket for so many lanes."""
         return self._buckets[bisect_left(self._sizes, count)]
 
-    def _room_for(self, count: int) -> dict[str, np.ndarray]:
+    def _make_room(self, count: int) -> dict[str, np.ndarray]:
         return {name: array[:count] for name, array in self._bucket(count).asked.arrays.items()}
 
-    def _act(self, asked: dict[str, np.ndarray], steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        count = len(asked["first"])
+    def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         bucket = self._bucket(count)
         bucket.asked.send()
         if bucket.graph is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
         ("noise", (shape.action.noise_size,), "float32"),
         ("lane", (), "int64"),
     ]
+
+
+class Room:
+    """Where what is asked is gathered: the fields of a `Request`, as arrays and as tensors of the same memory."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.arrays = arrays
+        self.tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 class Inference:
@@ -55,13 +64,14 @@ class Inference:
         self._algorithm = algorithm
         self._replay = replay
         self._device = torch.device(device)
-        self._autocast = torch.autocast(
-            self._device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16"
+        is_bfloat16 = algorithm.config.precision == "bfloat16"
+        self._autocast: AbstractContextManager[object] = (
+            torch.autocast(self._device.type, torch.bfloat16) if is_bfloat16 else nullcontext()
         )
         self._model = algorithm.build_model().to(self._device)
         self._weights = weights(self._model, arena)
-        count = arena.shape.num_lanes
-        self._room = {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(arena.shape)}
+        self._lanes = np.arange(arena.shape.num_lanes, dtype=np.int64).reshape(-1, arena.shape.group_size)
+        self._rooms: dict[int, Room] = {}
 
     @torch.inference_mode()
     def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
@@ -77,17 +87,17 @@ class Inference:
         self._weights.refresh()
         arena, shape = self._arena, self._arena.shape
         rows = arena.request_rows[groups].reshape(-1)
-        asked = self._room_for(len(rows))
-        lanes = (groups[:, None] * shape.group_size + np.arange(shape.group_size)).reshape(-1)
-        turns = np.repeat(requests & 1, shape.group_size)
+        asked = self._room_for(len(rows)).arrays
         gather(arena.columns["obs"], rows, asked["obs"])
-        asked["first"][:] = arena.columns["first"][rows]
-        asked["memory"][:] = arena.lane_memory[turns, lanes]
-        asked["noise"][:] = arena.noise[groups].reshape(len(rows), -1)
-        asked["lane"][:] = lanes
+        gather(arena.columns["first"], rows, asked["first"])
+        for name, of_groups in (("noise", arena.noise), ("lane", self._lanes)):
+            gather(of_groups, groups, asked[name].reshape(len(groups), *of_groups.shape[1:]))
+        if shape.state_size:
+            turns = np.repeat(requests & 1, shape.group_size)
+            asked["memory"][:] = arena.lane_memory[turns, asked["lane"]]
         # The steps that are asked for have been let in already.
         steps = self._weights.steps if self._replay is None else max(0, self._replay.steps_taken - len(rows))
-        columns, memory_after = self._act(asked, steps)
+        columns, memory_after = self._act(len(rows), steps)
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values)
         arena.columns["version"][rows] = self._weights.version
@@ -96,15 +106,20 @@ class Inference:
             begins = row == 0
             arena.slot_memory[slots[begins]] = asked["memory"][begins]
             # The other buffer: an answer that is never finished leaves the state it started from as it was.
-            arena.lane_memory[1 - turns, lanes] = memory_after
+            arena.lane_memory[1 - turns, asked["lane"]] = memory_after
 
-    def _room_for(self, count: int) -> dict[str, np.ndarray]:
-        """Where the fields of a `Request` of so many lanes are gathered, by name: ``[count, ...]``."""
-        return {name: room[:count] for name, room in self._room.items()}
+    def _room_for(self, count: int) -> Room:
+        if count not in self._rooms:
+            self._rooms[count] = Room(self._make_room(count))
+        return self._rooms[count]
 
-    def _act(self, asked: dict[str, np.ndarray], steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Answer what lies in the room: the columns to be written, and the memory state after."""
-        tensors = {name: torch.from_numpy(array).to(self._device) for name, array in asked.items()}
+    def _make_room(self, count: int) -> dict[str, np.ndarray]:
+        """Arrays for the fields of a `Request` of so many lanes, by name: ``[count, ...]``."""
+        return {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(self._arena.shape)}
+
+    def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Answer what lies in the room of so many lanes: the columns to be written, and the memory state after."""
+        tensors = {name: tensor.to(self._device) for name, tensor in self._room_for(count).tensors.items()}
         with self._autocast:
             columns, memory_after = self._algorithm.act(self._model, Request(**tensors, steps=steps))
         return {name: values.cpu().numpy() for name, values in columns.items()}, memory_after.cpu().numpy()

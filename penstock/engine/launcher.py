@@ -194,7 +194,6 @@ def serve(supervisor_fd: int, parent: int) -> None:
 def import_what_roles_need() -> None:
     """Import torch and the roles, and keep their pages shared."""
     import torch
-    import torch._dynamo  # the first optimiser imports it, which would take each learner most of a second
 
     import penstock.engine.evaluator
     import penstock.engine.hogwild_learner

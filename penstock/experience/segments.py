@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.ipc import SlotState
+from penstock.ipc import SlotState, scatter
 
 
 class SegmentWriter:
@@ -73,10 +73,10 @@ class SegmentWriter:
         """Write what the lanes' last step brought, and close the segments when the first lane has reached T."""
         lanes, columns = self.lanes, self.arena.columns
         rows = self.base + self.cursor
-        columns["reward"][rows] = lanes.reward
-        columns["terminated"][rows] = lanes.terminated
-        columns["truncated"][rows] = lanes.truncated
-        columns["valid"][rows] = lanes.valid
+        scatter(columns["reward"], rows, lanes.reward)
+        scatter(columns["terminated"], rows, lanes.terminated)
+        scatter(columns["truncated"], rows, lanes.truncated)
+        scatter(columns["valid"], rows, lanes.valid)
         self.cursor += 1
         ends_in_final = self._record_finals() if lanes.finals.size else lanes.finals
         if self.cursor.max() >= self.length:
@@ -98,7 +98,7 @@ class SegmentWriter:
     def _write_shown(self) -> None:
         rows = self.base + self.cursor
         self.lanes.write_observations(self.arena.columns["obs"], rows)
-        self.arena.columns["first"][rows] = self.lanes.first
+        scatter(self.arena.columns["first"], rows, self.lanes.first)
 
     def _close(self, ends_in_final: np.ndarray) -> None:
         columns = self.arena.columns

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 class Tanh(nn.Module):
     """The hyperbolic tangent; in float32 on a CPU by ``1 - 2 sigmoid(-2x)``, which torch computes five times as fast.
 
-    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents.
+    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents. There the input is
+    overwritten: nobody else needs what a layer answers.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ class Tanh(nn.Module):
         if torch.is_grad_enabled() and x.requires_grad:
             tangent: Tensor = _TanhBySigmoid.apply(x)
             return tangent
-        return _tanh_by_sigmoid(x)
+        return _tanh_by_sigmoid_(x)
 
 
 class _TanhBySigmoid(torch.autograd.Function):
@@ -29,7 +30,8 @@ class _TanhBySigmoid(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        tangent = _tanh_by_sigmoid(x)
+        tangent = _tanh_by_sigmoid_(x)
+        ctx.mark_dirty(tangent)
         ctx.save_for_backward(tangent)
         return tangent
 
@@ -39,8 +41,11 @@ class _TanhBySigmoid(torch.autograd.Function):
         return torch.ops.aten.tanh_backward(gradient, tangent)
 
 
-def _tanh_by_sigmoid(x: Tensor) -> Tensor:
-    return torch.rsub((x * -2.0).sigmoid_(), 1.0, alpha=2.0)
+ONE = torch.tensor(1.0)
+
+
+def _tanh_by_sigmoid_(x: Tensor) -> Tensor:
+    return torch.sub(ONE, x.mul_(-2.0).sigmoid_(), alpha=2.0, out=x)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}

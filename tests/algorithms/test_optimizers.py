@@ -1,0 +1,76 @@
+"""Optimisers without torch's preparations for compiling: the same updates, and no long imports before the first."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from penstock.algorithms.optimizers import METHODS, Adam, RMSprop, eager, fused_adam
+
+TRAINING = """
+import sys
+import penstock
+
+with getattr(penstock, sys.argv[1])(env=sys.argv[2], backend="serial", run_dir=None, eval_interval=0) as algo:
+    algo.train(int(sys.argv[3]), quiet=True)
+    algo.save(sys.argv[4])
+assert "torch" in sys.modules
+print("torch._dynamo" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "steps"),
+    [("APPO", "CartPole-v1", 2000), ("A2C", "CartPole-v1", 500), ("TD3", "Pendulum-v1", 1100)],
+)
+def test_neither_training_nor_a_checkpoint_imports_what_compiles(algorithm, env, steps, tmp_path):
+    command = [sys.executable, "-c", TRAINING, algorithm, env, str(steps), str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("ours", "torchs", "settings"),
+    [
+        (Adam, torch.optim.Adam, {"lr": 0.1, "fused": True}),
+        (Adam, torch.optim.Adam, {"lr": 0.1, "amsgrad": True}),
+        (RMSprop, torch.optim.RMSprop, {"lr": 0.1, "centered": True}),
+    ],
+)
+def test_the_updates_are_torchs_own_also_from_a_loaded_state(ours, torchs, settings):
+    ends = []
+    for kind in (ours, torchs):
+        parameter = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 7))
+        optimizer = kind([parameter], **settings)
+        for step in range(6):
+            if step == 3:
+                again = kind([parameter], **settings)
+                again.load_state_dict(optimizer.state_dict())
+                optimizer = again
+            optimizer.zero_grad()
+            (parameter.square() * torch.arange(7)).sum().backward()
+            optimizer.step()
+        assert torch.is_grad_enabled() and parameter.requires_grad
+        ends.append(parameter.detach())
+    assert torch.equal(*ends)
+
+
+def test_it_is_one_of_torchs_optimizers_with_its_name_and_documentation():
+    optimizer = fused_adam([torch.nn.Parameter(torch.zeros(3))], 0.5, eps=1e-3)
+    assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == "Adam"
+    assert type(optimizer).__doc__ == torch.optim.Adam.__doc__
+    group = optimizer.param_groups[0]
+    assert group["fused"] and group["lr"] == 0.5 and group["eps"] == 1e-3
+
+
+def test_every_method_that_torch_wraps_so_is_unwrapped():
+    """Of a later torch, too."""
+    from torch._compile import _disable_dynamo
+
+    code = _disable_dynamo(lambda: None).__code__
+    for kind in (torch.optim.Optimizer, torch.optim.Adam, torch.optim.RMSprop):
+        wrapped = {name for name in dir(kind) if getattr(getattr(kind, name), "__code__", None) is code}
+        assert wrapped <= set(METHODS)
+        assert not {name for name in dir(eager(kind)) if getattr(getattr(eager(kind), name), "__code__", None) is code}
