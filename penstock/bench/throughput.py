@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import re
 import signal
@@ -31,6 +32,7 @@ from penstock.bench.machine import describe, machine_facts
 from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
 from penstock.config import closest
 from penstock.flags import parse_flags
+from penstock.ipc import available_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.appo import APPOConfig
@@ -301,7 +303,7 @@ def _measure(name: str, pythons: dict[str, Path | None], flags: Flags) -> Result
         if rival.mark is not None:
             result.marks[who] = rival.mark
     if flags.simulation or flags.device != "cpu":
-        cores = len(os.sched_getaffinity(0))
+        cores = math.ceil(available_cores())  # all of them are to be busy
         for processes, mark in ((cores, _OF_ALL_CORES), (config.workers, _OF_WORKERS_CORES)):
             who = f"simulation x{processes}"
             players[who] = partial(_simulation, config, processes, seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
 import typing
 from collections.abc import Callable
@@ -117,8 +116,10 @@ class Config:
 
     @property
     def workers(self) -> int:
-        """Number of rollout workers, resolved for this machine."""
-        return self.num_workers or min(len(os.sched_getaffinity(0)), 16)
+        """Number of rollout workers, resolved for this machine: one for each core, at most 16."""
+        from penstock.ipc import available_cores  # here, because settings are read without anything native
+
+        return self.num_workers or max(1, min(int(available_cores()), 16))
 
     @property
     def num_lanes(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from penstock.algorithms.base import Algorithm
@@ -18,6 +16,7 @@ from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay
+from penstock.ipc import available_cores
 
 ACTIVITIES = {
     "rollout": RolloutWorker.ACTIVITIES,
@@ -79,7 +78,7 @@ def _share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[
     """Threads of policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
-    left = len(os.sched_getaffinity(0)) - num_workers - 1  # rollout workers and evaluator have one each
+    left = int(available_cores()) - num_workers - 1  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0
     elif torch.device(config.device).type == "cpu":

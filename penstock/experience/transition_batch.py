@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +53,14 @@ class TransitionBatch:
     progress: float
 
 
+@dataclass
+class Drawn:
+    """Where a batch is drawn, and what is behind the copies of the batch before it to a GPU."""
+
+    arrays: Arrays
+    copied: Any = None
+
+
 class TransitionReader:
     """Draws batches, as far as the rate limiter lets it.
 
@@ -76,11 +85,11 @@ class TransitionReader:
     def __init__(self, replay: Replay, device: torch.device, *, in_order: bool) -> None:
         self._replay = replay
         self._device = device
-        arrays = self._allocate()
-        self.draws_ahead = not in_order and sum(array.nbytes for array in arrays.values()) >= WORTH_A_THREAD
+        drawn = Drawn(self._allocate())
+        self.draws_ahead = not in_order and sum(array.nbytes for array in drawn.arrays.values()) >= WORTH_A_THREAD
         self._executor = ThreadPoolExecutor(1, "replay-reader") if self.draws_ahead else None
-        self._asked: Future[Arrays] | Arrays | None = None
-        self._next_arrays = cycle([arrays, self._allocate()] if self.draws_ahead else [arrays])
+        self._asked: Future[Drawn] | Drawn | None = None
+        self._next = cycle([drawn, Drawn(self._allocate())] if self.draws_ahead else [drawn])
         self._ones = torch.ones(replay.batch_size, device=device)
 
     def ask(self, beta: float | None) -> bool:
@@ -96,26 +105,32 @@ class TransitionReader:
         replay = self._replay
         if not len(replay.buffer) or not replay.limiter.try_sample(replay.batch_size):
             return False
-        arrays = next(self._next_arrays)
-        self._asked = self._executor.submit(self._draw, beta, arrays) if self._executor else self._draw(beta, arrays)
+        drawn = next(self._next)
+        self._asked = self._executor.submit(self._draw, beta, drawn) if self._executor else self._draw(beta, drawn)
         return True
 
     def take(self, number: int, progress: float) -> tuple[TransitionBatch, np.ndarray]:
         """Return the batch that was asked for, and its rows' ids, int64 ``[B]``; valid until two batches later."""
         asked, self._asked = self._asked, None
-        arrays = asked.result() if isinstance(asked, Future) else asked
-        assert arrays is not None
-        tensors = {name: self._on_device(array) for name, array in arrays.items() if name in _TENSORS}
+        drawn = asked.result() if isinstance(asked, Future) else asked
+        assert drawn is not None
+        tensors = {name: self._on_device(array) for name, array in drawn.arrays.items() if name in _TENSORS}
+        if self._device.type == "cuda":
+            drawn.copied = torch.cuda.Event(blocking=True)
+            drawn.copied.record(torch.cuda.current_stream(self._device))
         weights = tensors.pop("weights", self._ones)
-        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress), arrays["ids"]
+        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress), drawn.arrays["ids"]
 
     def close(self) -> None:
         """End the thread."""
         if self._executor is not None:
             self._executor.shutdown()
 
-    def _draw(self, beta: float | None, arrays: Arrays) -> Arrays:
-        return self._replay.buffer.sample(self._replay.batch_size, beta=beta, out=arrays)
+    def _draw(self, beta: float | None, drawn: Drawn) -> Drawn:
+        if drawn.copied is not None:
+            drawn.copied.synchronize()  # the pinned memory may be written again from now on
+        drawn.arrays = self._replay.buffer.sample(self._replay.batch_size, beta=beta, out=drawn.arrays)
+        return drawn
 
     def _allocate(self) -> Arrays:
         arrays = self._replay.buffer.allocate(self._replay.batch_size)

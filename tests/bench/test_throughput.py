@@ -1,7 +1,6 @@
 """`penstock bench throughput`: Penstock and its rivals take turns, and are judged by the marks."""
 
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -186,7 +185,7 @@ def test_the_median_of_the_rounds_counts():
 @pytest.fixture
 def simulation(monkeypatch):
     """Pure simulation takes 30,000 steps per second on 16 cores, and 26,000 in the processes of 12 workers."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    monkeypatch.setattr(throughput, "available_cores", lambda: 16.0)
     rates = {16: 30_000.0, 12: 26_000.0}
     monkeypatch.setattr(throughput, "_simulation", lambda config, processes, seconds: rates[processes])
     return rates
@@ -241,7 +240,7 @@ def test_on_a_gpu_simulation_and_frames_are_marks(
 def test_simulation_on_as_many_cores_as_there_are_workers_is_measured_once_for_the_higher_mark(
     pong_of_12_workers, simulation, monkeypatch, capsys
 ):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12))
+    monkeypatch.setattr(throughput, "available_cores", lambda: 12.0)
     monkeypatch.setattr(preparation, "require_device", lambda device: None)
     monkeypatch.setattr(engine_run, "run_engine", at(26_000.0))
     assert run(Flags(("pong",), device="cuda", rounds=1)) is True
