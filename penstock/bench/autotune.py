@@ -59,8 +59,11 @@ def command(args: list[str]) -> bool:
     search = Search(
         algorithm, config, fixed=_names(flags), end=began + own.seconds, tune_batch=own.tune_batch, report=_show
     )
+    from penstock.engine.launcher import kept
+
     try:
-        search.run()
+        with kept():
+            search.run()
     finally:  # at Ctrl-C, too
         if search.best is not None:
             train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(search.found())])

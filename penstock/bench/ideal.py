@@ -62,15 +62,17 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
     from penstock.bench.account import Account
     from penstock.bench.costs import measure_costs
     from penstock.bench.engine_run import run_engine
+    from penstock.engine.launcher import kept
 
     machine = machine_facts()
     print(describe(machine), flush=True)
     measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
     rounds = []
-    for number in range(1, own.rounds + 1):
-        costs, crew = measure_costs(algorithm, measured, seconds=own.bench_seconds)
-        rounds.append(Account(costs, crew, run_engine(algorithm, measured, seconds=own.bench_seconds)))
-        print(f"round {number} of {own.rounds}: {rounds[-1].summary()}", flush=True)
+    with kept():
+        for number in range(1, own.rounds + 1):
+            costs, crew = measure_costs(algorithm, measured, seconds=own.bench_seconds)
+            rounds.append(Account(costs, crew, run_engine(algorithm, measured, seconds=own.bench_seconds)))
+            print(f"round {number} of {own.rounds}: {rounds[-1].summary()}", flush=True)
     efficiencies = sorted(account.efficiency for account in rounds)
     efficiency = median_low(efficiencies)
     account = next(account for account in rounds if account.efficiency == efficiency)

@@ -226,6 +226,8 @@ def run(flags: Flags) -> bool:
     ConfigError
         The device is not there.
     """
+    from penstock.engine.launcher import kept
+
     _check(flags)
     pythons = _find_peers(flags)
     machine = machine_facts()
@@ -233,9 +235,10 @@ def run(flags: Flags) -> bool:
     print(f"steps learned from per second, medians of {flags.rounds} rounds of {flags.seconds:g} s each, taking turns")
     print(_header(), flush=True)
     results = []
-    for name in flags.work:
-        results.append(_measure(name, pythons, flags))
-        print("\n".join(_lines(results[-1])), flush=True)
+    with kept():
+        for name in flags.work:
+            results.append(_measure(name, pythons, flags))
+            print("\n".join(_lines(results[-1])), flush=True)
     for result in results:
         print(f"{result.work}: {result.limits[-1]}")
         for who in result.rivals:

@@ -35,6 +35,7 @@ FORK_DESCRIPTORS = 2  # the arena's, and the role's end of its control connectio
 END_SECONDS = 5.0  # what the launcher has to end the roles and itself
 
 _prepared: Launcher | None = None
+_is_kept = False
 
 
 def prepare() -> None:
@@ -56,6 +57,27 @@ def discard() -> None:
     global _prepared
     launcher, _prepared = _prepared, None
     if launcher is not None:
+        launcher.close()
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Within the block the launcher of a run that ended well is kept for the next one, which imports nothing anew."""
+    global _is_kept
+    _is_kept = True
+    try:
+        yield
+    finally:
+        _is_kept = False
+        discard()
+
+
+def give_back(launcher: Launcher, *, is_idle: bool) -> None:
+    """End a launcher whose run is over, or keep it: only one that has no roles left."""
+    global _prepared
+    if _is_kept and is_idle and _prepared is None:
+        _prepared = launcher
+    else:
         launcher.close()
 
 

@@ -68,6 +68,7 @@ class LocalBackend:
         self._handle = handle
         self._restarts = restarts
         self._launcher = launcher.take()
+        self._is_closed = False
         self._processes: dict[str, Process] = {}
         self._replacements: dict[str, Replacement] = {}
 
@@ -115,21 +116,25 @@ class LocalBackend:
         return {"launcher": self._launcher.pid} | {name: process.pid for name, process in self._processes.items()}
 
     def close(self, patience: float = STOP_SECONDS) -> None:
-        """Stop all roles: at first by asking them, after `patience` seconds for certain."""
+        """Stop all roles: at first by asking them, after `patience` seconds for certain. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed, is_idle = True, False
         try:
             if patience:
-                self._ask_to_stop(time.monotonic() + patience)
+                is_idle = self._ask_to_stop(time.monotonic() + patience)
         except launcher.LauncherDied:
             pass
         finally:
-            self._launcher.close()
+            launcher.give_back(self._launcher, is_idle=is_idle)
             for process in self._processes.values():
                 process.control.close()
             self._processes.clear()
             self._replacements.clear()
             self._specs = ()
 
-    def _ask_to_stop(self, end: float) -> None:
+    def _ask_to_stop(self, end: float) -> bool:
+        """Ask all roles, and wait for them; True if none is left at the `end` (monotonic seconds)."""
         for name in self._processes:
             self.send(name, "stop", None)
         alive = {process.pid: process.control.fileno() for process in self._processes.values()}
@@ -141,6 +146,7 @@ class LocalBackend:
                     listened_to.remove(fd)
             for pid, _ in self._launcher.deaths():
                 listened_to.discard(alive.pop(pid, -1))
+        return not alive
 
     def _fork(self, spec: RoleSpec) -> None:
         ours, theirs = Pipe()

@@ -4,7 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.engine import launcher
 from tests.bench.modelled import Machine
+
+
+@pytest.fixture(autouse=True, scope="package")
+def kept_launcher():
+    """Trainings and pieces of work start without importing torch anew, as in one command."""
+    with launcher.kept():
+        yield
 
 
 @pytest.fixture

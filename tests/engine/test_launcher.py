@@ -105,6 +105,56 @@ def test_a_trainer_that_cannot_be_made_leaves_no_launcher_behind(settings, error
     assert launcher._prepared is None
 
 
+def launcher_of_a_run(**settings):
+    """Process id of the launcher of a short run."""
+    with Trainer(PPO, **{**TINY, **settings}, run_dir=None) as trainer:
+        trainer.train(32, quiet=True)
+        return trainer._supervisor.backend.pids["launcher"]
+
+
+def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
+    with launcher.kept():
+        first = launcher_of_a_run()
+        processes = Watched([first])
+        assert launcher_of_a_run() == first
+        assert [process.pid for process in psutil.Process(first).children()] == []
+    assert processes.left_after(2.0) == [] and launcher._prepared is None
+    assert launcher_of_a_run() != first and launcher._prepared is None
+
+
+def test_a_backend_that_is_closed_again_leaves_the_next_runs_launcher_alone():
+    with launcher.kept():
+        with Trainer(PPO, **TINY, run_dir=None) as trainer:
+            trainer.train(32, quiet=True)
+            backend = trainer._supervisor.backend
+        kept = launcher._prepared
+        backend.close()
+        assert launcher._prepared is kept is not None
+        assert launcher_of_a_run() == kept.pid
+
+
+def test_a_launcher_with_roles_left_or_of_a_run_that_was_cut_off_is_not_kept():
+    with launcher.kept():
+        with Trainer(PPO, **TINY, run_dir=None) as trainer:
+            trainer.train(32, quiet=True)
+            backend = trainer._supervisor.backend
+            processes = Watched(list(backend.pids.values()))
+            backend.close(patience=0)
+        assert launcher._prepared is None
+        assert processes.left_after(2.0) == []
+
+
+def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
+    with launcher.kept(), Trainer(PPO, **TINY, run_dir=None) as one:
+        one.train(32, quiet=True)
+        pid = one._supervisor.backend.pids["launcher"]
+        other = launcher_of_a_run()
+        assert other != pid and launcher._prepared is not None and launcher._prepared.pid == other
+        processes = Watched([pid])
+        one.close()
+        assert processes.left_after(2.0) == []
+
+
 class StartsAProcess(Counting):
     """As a game with a server of its own does."""
 
