@@ -146,14 +146,13 @@ def _memory() -> Check:
 
 
 def _cores() -> Check:
-    from penstock.ipc import cpu_quota
+    from penstock.ipc import available_cores
 
-    allowed, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    allowed, cores = len(os.sched_getaffinity(0)), available_cores()
     found = f"{allowed} of {os.cpu_count()} cores may be used"
-    if quota is not None and quota < allowed:
-        workers = max(1, int(quota))
-        return Check("cores", "warn", f"{found}, but the cgroup allows {quota:g}", f"give --num-workers {workers}")
-    if allowed == 1:
+    if cores < allowed:
+        found += f", and the cgroup allows the time of {cores:g}"
+    if cores < 2:
         return Check("cores", "warn", found, "rollout and learning take turns on one core: expect less")
     return Check("cores", "ok", found)
 

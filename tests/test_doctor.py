@@ -97,13 +97,13 @@ def test_a_neighbour_that_cannot_reach_the_memory_is_a_blocker(monkeypatch):
     assert "descriptor 5 is not open" in check.found
 
 
-def test_a_quota_below_the_cores_warns_and_names_the_workers(monkeypatch):
-    monkeypatch.setattr("penstock.ipc.cpu_quota", lambda: 1.5)
+@pytest.mark.parametrize(("quota", "status"), [(1.5, "warn"), (2.5, "ok")])
+def test_a_quota_below_the_cores_is_told_and_warned_of_below_two(monkeypatch, quota, status):
+    monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     check = CHECKS["cores"]()
-    assert check.status == "warn"
-    assert "the cgroup allows 1.5" in check.found
-    assert check.advice == "give --num-workers 1"
+    assert check.status == status
+    assert f"the cgroup allows the time of {quota}" in check.found
 
 
 @pytest.mark.parametrize("missing", ["imageio", "av"])

@@ -110,7 +110,7 @@ def loop(seconds: float, together: Any, rates: Any) -> None:
 def main() -> None:
     """Run the processes and print the sum of their rates."""
     seconds = float(sys.argv[1])
-    processes = int(sys.argv[2]) if len(sys.argv) > 2 else len(os.sched_getaffinity(0))
+    processes = int(os.environ.get("PENSTOCK_BENCH_WORKERS", len(os.sched_getaffinity(0))))
     print(f"SETTINGS {processes} processes, each with {LANES} lanes and batches of {LANES * STEPS} steps, one epoch")
     context = multiprocessing.get_context("spawn")
     together, rates = context.Barrier(processes), context.SimpleQueue()

@@ -99,7 +99,7 @@ def main() -> None:
     register_env("pong", make_pong)
     meter = Meter(own.seconds, FRAME_SKIP if work == "pong" else 1)
     with tempfile.TemporaryDirectory() as aside:
-        workers = len(os.sched_getaffinity(0))
+        workers = int(os.environ.get("PENSTOCK_BENCH_WORKERS", len(os.sched_getaffinity(0))))
         args = [
             f"--env={work}",
             f"--train_dir={aside}",

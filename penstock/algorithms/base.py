@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args
 
+import torch
 from torch import Tensor
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
@@ -142,6 +144,20 @@ class Algorithm:
             normalize_observations=c.normalize_observations,
             **fields,
         )
+
+    def autocast(self, device: torch.device, *, cache: bool = True) -> AbstractContextManager[object]:
+        """The arithmetic in which the network runs on a device, by the config's precision.
+
+        Parameters
+        ----------
+        device
+            Where it runs.
+        cache
+            Whether weights that were converted are kept for the next operation that takes them.
+        """
+        if self.config.precision != "bfloat16":
+            return nullcontext()
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
     def learning_rate(self, base: float, progress: float) -> float:
         """A step size at this point of the run, by the config's schedule."""

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
-Kind = TypeVar("Kind", bound=type[torch.optim.Optimizer])
 
-METHODS = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+def plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of an optimiser without what torch has wrapped around it, and without gradients."""
+    return torch.no_grad()(inspect.unwrap(method))
 
 
-def eager(kind: Kind) -> Kind:
+class Eager(torch.optim.Optimizer):
     """An optimiser without what torch wraps around its methods for ``torch.compile``.
 
     The wrappers import ``torch._dynamo`` at their first call: one or two seconds before the first update of every run.
-    Updates here are never compiled, and the methods are the same.
+    Updates here are never compiled, and the methods are the same. One of torch's own becomes such a one so::
+
+        class SGD(Eager, torch.optim.SGD):
+            step = plain(torch.optim.SGD.step)
     """
-    methods: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in METHODS}
-    methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
-    names = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    return cast("Kind", type(kind.__name__, (kind,), {**names, **methods}))
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = plain(torch.optim.Optimizer.load_state_dict)
 
 
-Adam = eager(torch.optim.Adam)
-RMSprop = eager(torch.optim.RMSprop)
+class Adam(Eager, torch.optim.Adam):
+    """Kingma and Ba 2014 (arXiv:1412.6980)."""
+
+    step = plain(torch.optim.Adam.step)
 
 
-def fused_adam(parameters: Iterable[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8) -> torch.optim.Adam:
+class RMSprop(Eager, torch.optim.RMSprop):
+    """Tieleman and Hinton 2012, as torch has it."""
+
+    step = plain(torch.optim.RMSprop.step)
+
+
+def fused_adam(parameters: Iterable[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8) -> Adam:
     """Adam as one kernel per update."""
     return Adam(parameters, lr=learning_rate, eps=eps, fused=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.optimizers import eager
+from penstock.algorithms.optimizers import Eager
 from penstock.config import SegmentConfig, require
 
 
@@ -32,8 +32,7 @@ class RMSPropConfig(SegmentConfig):
         require(is_number, "rmsprop_eps", self.rmsprop_eps, "a finite number of more than 0")
 
 
-@eager
-class RMSProp(torch.optim.Optimizer):
+class RMSProp(Eager):
     """Steps in units of the root of a running mean of squared gradients.
 
         s     <- decay * s + (1 - decay) * g^2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -172,7 +173,7 @@ def run(flags: Flags) -> bool:
     peer = FasterFifo(python) if python is not None else None
     machine = machine_facts()
     print(describe(machine))
-    print(_settings(scale, machine["cores"], peer))
+    print(_settings(scale, math.ceil(machine["cores"]), peer))
 
     players: dict[str, Player] = {"penstock": messages_per_second}
     if peer is not None:
@@ -182,7 +183,7 @@ def run(flags: Flags) -> bool:
     print("\n" + _head("round trip of a request, us", *(f"p{percentile}" for percentile in _PERCENTILES)))
     # With a single core one role waits while the other works: none is ever idle.
     at_rest = RoundTrip("a core idle", 0, mark=20 if machine["cores"] > 1 else None)
-    trips = [_measure_trips(trip, scale) for trip in (at_rest, RoundTrip("none idle", machine["cores"]))]
+    trips = [_measure_trips(trip, scale) for trip in (at_rest, RoundTrip("none idle", math.ceil(machine["cores"])))]
     measured: list[Traffic | RoundTrip] = [*traffics, *trips]
     _conclude(measured, scale, compared=peer is not None)
     if flags.json is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import subprocess
@@ -18,7 +17,7 @@ def describe(facts: dict | None = None) -> str:
     """One line that belongs to every measured figure: `machine_facts`, of now if they are not given."""
     facts = facts or machine_facts()
     packages = " ".join(f"{name} {found}" for name, found in facts["packages"].items())
-    machine = f"{facts['cpu']}, {facts['cores']} cores, load {facts['load']:.1f}"
+    machine = f"{facts['cpu']}, {facts['cores']:g} cores, load {facts['load']:.1f}"
     return f"{machine} | Python {facts['python']} {packages} | commit {facts['commit'] or 'unknown'}"
 
 
@@ -27,7 +26,7 @@ def machine_facts() -> dict:
     cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     return {
         "cpu": cpu,
-        "cores": math.ceil(available_cores()),
+        "cores": available_cores(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},

@@ -6,6 +6,7 @@ Nothing here writes rows, hands anything on, or waits for anybody: that is the e
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -226,12 +227,12 @@ def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) ->
     )
 
 
-def _model_on(device: torch.device, algorithm: Any) -> tuple[Any, torch.autocast]:
+def _model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:
     """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
     begin_on(str(device))
     model = algorithm.build_model().to(device)
     flatten_(model)
-    return model, torch.autocast(device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16")
+    return model, algorithm.autocast(device)
 
 
 def _rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -> Tensor:

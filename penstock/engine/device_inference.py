@@ -138,9 +138,7 @@ class DeviceInference(Inference):
         with self._on_stream():
             super().__init__(arena, algorithm, device, replay, weights)
             # Copies of weights in bfloat16 that outlive an operation would not be made anew by a graph.
-            self._autocast = torch.autocast(
-                self._device.type, torch.bfloat16, enabled=algorithm.config.precision == "bfloat16", cache_enabled=False
-            )
+            self._autocast = algorithm.autocast(self._device, cache=False)
             self._sizes = bucket_sizes(arena.shape)
             self._buckets = [self._make_bucket(size) for size in self._sizes]
 
@@ -156,8 +154,8 @@ class DeviceInference(Inference):
         """The smallest bucket for so many lanes."""
         return self._buckets[bisect_left(self._sizes, count)]
 
-    def _make_room(self, count: int) -> dict[str, np.ndarray]:
-        return {name: array[:count] for name, array in self._bucket(count).asked.arrays.items()}
+    def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
+        return self._bucket(count).asked.arrays
 
     def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         bucket = self._bucket(count)

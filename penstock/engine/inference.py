@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -64,13 +63,12 @@ class Inference:
         self._algorithm = algorithm
         self._replay = replay
         self._device = torch.device(device)
-        is_bfloat16 = algorithm.config.precision == "bfloat16"
-        self._autocast: AbstractContextManager[object] = (
-            torch.autocast(self._device.type, torch.bfloat16) if is_bfloat16 else nullcontext()
-        )
+        self._autocast = algorithm.autocast(self._device)
         self._model = algorithm.build_model().to(self._device)
         self._weights = weights(self._model, arena)
         self._lanes = np.arange(arena.shape.num_lanes, dtype=np.int64).reshape(-1, arena.shape.group_size)
+        count = arena.shape.num_lanes
+        self._arrays = {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(arena.shape)}
         self._rooms: dict[int, Room] = {}
 
     @torch.inference_mode()
@@ -110,12 +108,12 @@ class Inference:
 
     def _room_for(self, count: int) -> Room:
         if count not in self._rooms:
-            self._rooms[count] = Room(self._make_room(count))
+            self._rooms[count] = Room({name: array[:count] for name, array in self._arrays_for(count).items()})
         return self._rooms[count]
 
-    def _make_room(self, count: int) -> dict[str, np.ndarray]:
-        """Arrays for the fields of a `Request` of so many lanes, by name: ``[count, ...]``."""
-        return {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(self._arena.shape)}
+    def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
+        """Arrays with room for the fields of a `Request` of so many lanes or more, by name."""
+        return self._arrays
 
     def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Answer what lies in the room of so many lanes: the columns to be written, and the memory state after."""

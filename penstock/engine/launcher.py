@@ -46,10 +46,13 @@ def prepare() -> None:
 
 
 def take() -> Launcher:
-    """Return the launcher that was prepared, or a new one."""
+    """Return the launcher that was prepared, or a new one if there is none that is alive."""
     global _prepared
-    launcher, _prepared = _prepared or Launcher(), None
-    return launcher
+    launcher, _prepared = _prepared, None
+    if launcher is not None and not launcher.is_alive:
+        launcher.close()
+        launcher = None
+    return launcher or Launcher()
 
 
 def discard() -> None:
@@ -62,14 +65,15 @@ def discard() -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Within the block the launcher of a run that ended well is kept for the next one, which imports nothing anew."""
+    """Within the block the launcher of a run whose roles are gone is kept for the next, which imports nothing anew."""
     global _is_kept
-    _is_kept = True
+    was_kept, _is_kept = _is_kept, True
     try:
         yield
     finally:
-        _is_kept = False
-        discard()
+        _is_kept = was_kept
+        if not was_kept:
+            discard()
 
 
 def give_back(launcher: Launcher, *, is_idle: bool) -> None:
@@ -110,6 +114,11 @@ class Launcher:
     def pid(self) -> int:
         """The launcher's process id."""
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
 
     def fileno(self) -> int:
         """Descriptor that becomes readable when there is a death to hear of."""

@@ -106,7 +106,7 @@ class Learner:
         self._model: Any = algorithm.build_model().to(self._device)
         self._weights = weights(self._model, arena)
         self._weights.refresh()
-        self._autocast = torch.autocast(self._device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
+        self._autocast = algorithm.autocast(self._device)
         self._clock = Clock(arena.gauges[arena.shape.num_workers + 1], self.ACTIVITIES)
         self._steps, self._version, self._updates = state.steps, state.version, state.updates
         self._skipped = self._skipped_in_a_row = 0

@@ -83,7 +83,7 @@ class LeafWriter(ObservationWriter):
         self._is_mask = is_mask
         self._is_flattened = is_mask or bool(spec.nvec)
         self._dtype = np.dtype(spec.dtype)
-        self._is_small = math.prod(spec.shape) * self._dtype.itemsize <= SMALL
+        self._is_small = not is_mask and math.prod(spec.shape) * self._dtype.itemsize <= SMALL
         # Dtypes that any assignment to the column converts without loss of meaning.
         self._accepted = {self._dtype}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +57,7 @@ class Drawn:
     """Where a batch is drawn, and what is behind the copies of the batch before it to a GPU."""
 
     arrays: Arrays
-    copied: Any = None
+    copied: torch.cuda.Event | None = None
 
 
 class TransitionReader:

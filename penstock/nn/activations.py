@@ -41,11 +41,11 @@ class _TanhBySigmoid(torch.autograd.Function):
         return torch.ops.aten.tanh_backward(gradient, tangent)
 
 
-ONE = torch.tensor(1.0)
+_ONE = torch.tensor(1.0, device="cpu")  # unlike rsub, sub can be told where to write
 
 
 def _tanh_by_sigmoid_(x: Tensor) -> Tensor:
-    return torch.sub(ONE, x.mul_(-2.0).sigmoid_(), alpha=2.0, out=x)
+    return torch.sub(_ONE, x.mul_(-2.0).sigmoid_(), alpha=2.0, out=x)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}

@@ -97,7 +97,7 @@ def test_the_machine_is_described_in_one_line():
     facts = machine_facts()
     assert facts["cores"] >= 1
     assert facts["packages"].keys() >= {"numpy", "torch"}
-    assert f"{facts['cores']} cores" in describe()
+    assert f"{facts['cores']:g} cores" in describe()
     assert "\n" not in describe()
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
+from penstock.engine.inference import Inference
 from penstock.experience.arena import Control
 from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
 
@@ -113,6 +114,23 @@ def test_an_answer_that_is_given_again_is_the_same():
     assert run.policy_worker.poll()
     again = [arena.columns["action"][rows], arena.columns["log_prob"][rows], arena.lane_memory]
     assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True)) and again[2].any()
+    run.close()
+
+
+def test_batches_of_different_sizes_in_turn_are_answered_as_each_by_itself():
+    run = Collecting(APPO, inference="central", num_groups=2, memory="gru")
+    for _ in range(3):
+        run.poll()
+    run.workers[0].poll()
+    arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu")
+    for groups in ([0, 1], [1], [0, 1], [0], [1], [1, 0]):
+        answers = []
+        for answering in (inference, Inference(run.arena, run.algorithm, "cpu")):
+            arena.columns["log_prob"].fill(-7.0)
+            answering.answer(np.array(groups), arena.asked[groups])
+            answers.append([arena.columns[name].copy() for name in ("action", "log_prob")])
+        assert all(np.array_equal(one, two) for one, two in zip(*answers, strict=True)), groups
+        assert (answers[0][1] != -7.0).sum() == len(groups) * arena.shape.group_size
     run.close()
 
 

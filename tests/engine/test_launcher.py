@@ -133,15 +133,31 @@ def test_a_backend_that_is_closed_again_leaves_the_next_runs_launcher_alone():
         assert launcher_of_a_run() == kept.pid
 
 
-def test_a_launcher_with_roles_left_or_of_a_run_that_was_cut_off_is_not_kept():
+@pytest.mark.parametrize("patience", [0.0, 1e-5])
+def test_a_launcher_with_roles_left_is_not_kept(patience):
     with launcher.kept():
         with Trainer(PPO, **TINY, run_dir=None) as trainer:
             trainer.train(32, quiet=True)
             backend = trainer._supervisor.backend
             processes = Watched(list(backend.pids.values()))
-            backend.close(patience=0)
+            backend.close(patience)
         assert launcher._prepared is None
         assert processes.left_after(2.0) == []
+
+
+def test_a_block_within_a_block_leaves_the_launcher_to_the_outer_one():
+    with launcher.kept():
+        with launcher.kept():
+            first = launcher_of_a_run()
+        assert launcher_of_a_run() == first
+
+
+def test_a_kept_launcher_that_was_killed_is_replaced():
+    with launcher.kept():
+        first = launcher_of_a_run()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not launcher._prepared.is_alive, "it is dead")
+        assert launcher_of_a_run() != first
 
 
 def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():

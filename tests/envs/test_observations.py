@@ -18,6 +18,12 @@ from tests.envs.faulty import FaultyEnv
 ROWS = np.array([4, 0, 2])
 
 
+@pytest.fixture(autouse=True, params=[0, 1 << 20], ids=["one by one", "joined"])
+def which_are_small(request, monkeypatch):
+    """Bytes of an observation up to which those of all lanes are joined: it makes no difference to anything here."""
+    monkeypatch.setattr("penstock.envs.observations.SMALL", request.param)
+
+
 def write_both_ways(spec: ObservationSpec, observations: list[Any]) -> np.ndarray:
     """Write each by itself and all as one batch, require the same result, and return it in the order given."""
     columns = [np.zeros((6, *spec.shape), spec.dtype) for _ in range(2)]

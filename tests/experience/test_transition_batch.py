@@ -1,6 +1,7 @@
 """Batches of transitions: drawn as the rate limiter lets them, one ahead where a thread draws, and the same ones."""
 
 import threading
+from typing import ClassVar
 from unittest import mock
 
 import numpy as np
@@ -170,3 +171,45 @@ def test_only_batches_that_are_worth_a_thread_are_drawn_by_one():
         reader = TransitionReader(replay, CPU, in_order=in_order)
         assert reader.draws_ahead is expected
         reader.close()
+
+
+class Event:
+    """What is behind copies to a GPU: it remembers whether it was waited for."""
+
+    made: ClassVar = []
+
+    def __init__(self, blocking):
+        assert blocking
+        self.was_recorded = self.was_waited_for = False
+        self.made.append(self)
+
+    def record(self, stream):
+        self.was_recorded = True
+
+    def synchronize(self):
+        assert self.was_recorded
+        self.was_waited_for = True
+
+
+def test_memory_is_drawn_into_again_only_behind_its_copies_to_a_gpu(draws_ahead, monkeypatch):
+    monkeypatch.setattr(Event, "made", [])
+    monkeypatch.setattr("torch.cuda.Event", Event)
+    monkeypatch.setattr("torch.cuda.current_stream", lambda device: None)
+    replay = make(ratio=8.0, slack=8)
+    reader = a_reader(replay, draws_ahead)
+    monkeypatch.setattr(reader, "_device", torch.device("cuda"))
+    monkeypatch.setattr(reader, "_on_device", torch.from_numpy)
+    behind, sample = {}, replay.buffer.sample  # the event behind the copies from each memory, by its address
+
+    def drawn(*args, out, **kwargs):
+        event = behind.get(out["obs"].ctypes.data)
+        assert event is None or event.was_waited_for
+        return sample(*args, out=out, **kwargs)
+
+    monkeypatch.setattr(replay.buffer, "sample", drawn)
+    for number in range(6):
+        assert reader.ask(None)
+        batch, _ = reader.take(number, 0.0)
+        behind[batch.obs.data_ptr()] = Event.made[-1]
+    assert len(behind) == 1 + draws_ahead and len(Event.made) == 6
+    reader.close()
