@@ -3,8 +3,8 @@
     python bench/scaling.py [--only lanes ...] [--seconds 3] [--rounds 1] [--json FILE] [--plot docs/images/scaling.svg]
 
 APPO on CartPole-v1 with a `gymnasium.make` per lane, on the CPU; for observation sizes an environment that does nothing
-but show a vector of that size. What is not said otherwise is as in SETTINGS. Each point is a training of its own, whose
-start-up is not counted.
+but show a vector of that size. What is not said otherwise is as in SETTINGS. Each point is a training of its own in each
+round, whose start-up is not counted; shown is the median, and how far rounds lay apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
 from penstock.bench.machine import describe, machine_facts
+from penstock.engine.launcher import kept
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -82,25 +83,30 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Point:
-    """One training: the value of the setting, steps per second in each round, and what held it back."""
+    """A value of a setting: steps per second in each round, and what held each back."""
 
     sweep: str
     value: int
-    rounds: list[float]
-    limiting_role: str
-    limiting_reason: str
+    rounds: list[float] = field(default_factory=list)
+    limits: list[tuple[str, str]] = field(default_factory=list)
+
+    def measure(self, seconds: float) -> None:
+        """Train and look: one more round."""
+        config = APPOConfig(**{**SETTINGS, **SWEEPS[self.sweep].change(self.value)})
+        run = run_engine(APPO, config, seconds=seconds)
+        self.rounds.append(run.rate)
+        self.limits.append((run.limiting_role, run.limiting_reason))
 
     @property
     def rate(self) -> float:
         """The middle of the rounds."""
         return statistics.median(self.rounds)
 
-
-def measure(name: str, value: int, seconds: float, rounds: int) -> Point:
-    """Train and look."""
-    config = APPOConfig(**{**SETTINGS, **SWEEPS[name].change(value)})
-    runs = [run_engine(APPO, config, seconds=seconds) for _ in range(rounds)]
-    return Point(name, value, [run.rate for run in runs], runs[-1].limiting_role, runs[-1].limiting_reason)
+    @property
+    def limit(self) -> tuple[str, str]:
+        """Role that held most rounds back, and why it did in the last of these."""
+        role = statistics.mode(role for role, _ in self.limits)
+        return role, [reason for one, reason in self.limits if one == role][-1]
 
 
 def plot(points: list[Point], target: Path) -> None:
@@ -118,6 +124,8 @@ def plot(points: list[Point], target: Path) -> None:
         of_sweep = [point for point in points if point.sweep == name]
         values = [point.value for point in of_sweep]
         axis.plot(values, [point.rate / 1000 for point in of_sweep], color="0.7", zorder=1)
+        for point in of_sweep:
+            axis.plot([point.value] * 2, [min(point.rounds) / 1000, max(point.rounds) / 1000], color="0.7", zorder=1)
         for number, role in enumerate(roles):
             limited = [point for point in of_sweep if _kind(point) == role]
             label = f"limited by {role}"
@@ -138,7 +146,7 @@ def plot(points: list[Point], target: Path) -> None:
 
 
 def _kind(point: Point) -> str:
-    return point.limiting_role.split(" ")[0] or "none"
+    return point.limit[0].split(" ")[0] or "none"
 
 
 def main() -> None:
@@ -153,18 +161,21 @@ def main() -> None:
     machine = machine_facts()
     print(describe(machine))
     print("settings:", ", ".join(f"{name}={value}" for name, value in SETTINGS.items()))
-    print(f"medians of {arguments.rounds} rounds of {arguments.seconds:g} s\n")
-    print(f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'limited by':<12} | {'why':<56} |")
-    print(f"|{'-' * 30}|{'-' * 6}:|{'-' * 9}:|{'-' * 14}|{'-' * 58}|")
-    points = []
-    for name in arguments.only:
-        for value in SWEEPS[name].values:
-            points.append(point := measure(name, value, arguments.seconds, arguments.rounds))
-            role, reason = point.limiting_role, point.limiting_reason
-            print(
-                f"| {SWEEPS[name].label:<28} | {value:>5} | {point.rate:>8,.0f} | {role:<12} | {reason:<56} |",
-                flush=True,
-            )
+    points = [Point(name, value) for name in arguments.only for value in SWEEPS[name].values]
+    with kept():
+        for number in range(1, arguments.rounds + 1):
+            for point in points:
+                point.measure(arguments.seconds)
+            print(f"round {number} of {arguments.rounds}, {arguments.seconds:g} s each, is done", flush=True)
+    print(
+        f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'lowest-highest':>17} | {'limited by':<12} | {'why':<56} |"
+    )
+    print(f"|{'-' * 30}|{'-' * 6}:|{'-' * 9}:|{'-' * 18}:|{'-' * 14}|{'-' * 58}|")
+    for point in points:
+        role, reason = point.limit
+        spread = f"{min(point.rounds):,.0f}-{max(point.rounds):,.0f}"
+        label = SWEEPS[point.sweep].label
+        print(f"| {label:<28} | {point.value:>5} | {point.rate:>8,.0f} | {spread:>17} | {role:<12} | {reason:<56} |")
     if arguments.json:
         document = {"machine": machine, "settings": SETTINGS, "points": [asdict(point) for point in points]}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
