@@ -3,8 +3,8 @@
     python bench/scaling.py [--only lanes ...] [--seconds 3] [--rounds 1] [--json FILE] [--plot docs/images/scaling.svg]
 
 APPO on CartPole-v1 with a `gymnasium.make` per lane, on the CPU; for observation sizes an environment that does nothing
-but show a vector of that size. What is not said otherwise is as in SETTINGS. Each point is a training of its own in each
-round, whose start-up is not counted; shown is the median, and how far rounds lay apart.
+but show a vector of that size. What is not said otherwise is as in SETTINGS. Each point is a training of its own in
+each round, whose start-up is not counted; shown is the median, and how far rounds lay apart.
 """
 
 from __future__ import annotations
@@ -168,14 +168,14 @@ def main() -> None:
                 point.measure(arguments.seconds)
             print(f"round {number} of {arguments.rounds}, {arguments.seconds:g} s each, is done", flush=True)
     print(
-        f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'lowest-highest':>17} | {'limited by':<12} | {'why':<56} |"
+        f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'lowest-highest':>17} | {'limited by':<12} | {'why':<54} |"
     )
-    print(f"|{'-' * 30}|{'-' * 6}:|{'-' * 9}:|{'-' * 18}:|{'-' * 14}|{'-' * 58}|")
+    print(f"|{'-' * 30}|{'-' * 6}:|{'-' * 9}:|{'-' * 18}:|{'-' * 14}|{'-' * 56}|")
     for point in points:
         role, reason = point.limit
         spread = f"{min(point.rounds):,.0f}-{max(point.rounds):,.0f}"
         label = SWEEPS[point.sweep].label
-        print(f"| {label:<28} | {point.value:>5} | {point.rate:>8,.0f} | {spread:>17} | {role:<12} | {reason:<56} |")
+        print(f"| {label:<28} | {point.value:>5} | {point.rate:>8,.0f} | {spread:>17} | {role:<12} | {reason:<54} |")
     if arguments.json:
         document = {"machine": machine, "settings": SETTINGS, "points": [asdict(point) for point in points]}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
