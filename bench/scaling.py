@@ -167,9 +167,7 @@ def main() -> None:
             for point in points:
                 point.measure(arguments.seconds)
             print(f"round {number} of {arguments.rounds}, {arguments.seconds:g} s each, is done", flush=True)
-    print(
-        f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'lowest-highest':>17} | {'limited by':<12} | {'why':<54} |"
-    )
+    print(f"| {'setting':<28} | {'value':>5} | {'steps/s':>8} | {'spread':>17} | {'limited by':<12} | {'why':<54} |")
     print(f"|{'-' * 30}|{'-' * 6}:|{'-' * 9}:|{'-' * 18}:|{'-' * 14}|{'-' * 56}|")
     for point in points:
         role, reason = point.limit

@@ -4,15 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine import launcher
 from tests.bench.modelled import Machine
 
 
-@pytest.fixture(autouse=True, scope="package")
-def kept_launcher():
-    """Trainings and pieces of work start without importing torch anew, as in one command."""
-    with launcher.kept():
-        yield
+@pytest.fixture(autouse=True, scope="module")
+def in_one_command(kept_launcher):
+    """Trainings and pieces of work follow each other as in one command."""
 
 
 @pytest.fixture
