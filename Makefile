@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -58,14 +58,14 @@ def draw(curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]], targ
                 continue
             lines = np.array([np.interp(grid, steps, returns) for steps, returns in runs])
             for line in lines:
-                axis.plot(grid, line, color=COLOURS[state], alpha=0.25, linewidth=0.8)
-            axis.plot(grid, lines.mean(0), color=COLOURS[state], linewidth=2, label=state)
+                axis.plot(grid / 1000, line, color=COLOURS[state], alpha=0.25, linewidth=0.8)
+            axis.plot(grid / 1000, lines.mean(0), color=COLOURS[state], linewidth=2, label=state)
             ends, means = lines[:, -1], lines.mean(1)
             print(
                 f"| {task} | {state} | {len(runs)} | {ends.mean():.1f} ({' '.join(f'{x:.0f}' for x in ends)}) "
                 f"| {means.mean():.1f} ({' '.join(f'{x:.0f}' for x in means)}) |"
             )
-        axis.set(title=task, xlabel="steps", ylabel="mean return in training")
+        axis.set(title=task, xlabel="thousand steps", ylabel="mean return in training")
         axis.grid(alpha=0.3)
     axes[0][0].legend()
     target.parent.mkdir(parents=True, exist_ok=True)

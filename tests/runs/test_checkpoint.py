@@ -137,7 +137,7 @@ def test_a_full_disk_raises_and_leaves_what_was_there(tmp_path, already_there):
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1, 2}, [{"x": torch.dtype}], torch.ones(2).numpy(), torch.ones(2).numpy()[0]], ids=repr
+    "value", [object(), {1, 2}, [{"x": torch.dtype}], torch.ones(2).numpy(), torch.ones(2).numpy()[0]]
 )
 def test_state_that_could_not_be_loaded_again_is_refused_when_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"state\['rng'\].* which a checkpoint cannot hold"):
