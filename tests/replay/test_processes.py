@@ -247,7 +247,7 @@ def test_writers_of_frames_killed_at_any_instant_leave_no_half_frame(fork: Start
 
 
 def test_samplers_killed_with_the_priorities_in_their_hands_hold_up_nobody(fork: Start) -> None:
-    survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=100, readers=2)
+    survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=200, readers=2)
 
 
 HUGE = {"value": Field((1 << 20,), "uint8")}  # most of a writer's time is spent inside a row
