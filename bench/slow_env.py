@@ -27,6 +27,7 @@ import penstock
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
 from penstock.bench.machine import describe
+from penstock.engine.launcher import kept
 from penstock.envs.making import lane_seed
 
 MARK = 0.9
@@ -157,11 +158,12 @@ def main() -> None:
     print(f"{LANES} lanes, a step sleeps {SLEEP[0] * 1e3:g} to {SLEEP[1] * 1e3:g} ms; APPO with its defaults")
     print("workers way        step, ms   at best  measured  share   >= 0.9, and what limits")
     ways = list(product(arguments.workers, arguments.ways))
-    rates = {way: hidden(*way, arguments) for way in ways}
-    print(f"\none lane sleeps {STRAGGLER_SLEEP * 1e3:g} ms: steps/s as a share of those without it")
-    print("workers way       own group  groups of its worker  groups of other workers  slowest   >= 0.9")
-    for way in ways:
-        straggling(*way, steps=int(rates[way] * arguments.seconds))
+    with kept():
+        rates = {way: hidden(*way, arguments) for way in ways}
+        print(f"\none lane sleeps {STRAGGLER_SLEEP * 1e3:g} ms: steps/s as a share of those without it")
+        print("workers way       own group  groups of its worker  groups of other workers  slowest   >= 0.9")
+        for way in ways:
+            straggling(*way, steps=int(rates[way] * arguments.seconds))
 
 
 if __name__ == "__main__":

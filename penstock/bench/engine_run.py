@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from dataclasses import dataclass
 
@@ -52,7 +53,9 @@ class EngineRun:
         return self.steps / self.seconds
 
 
-def run_engine(algorithm: type[Algorithm], config: Config, *, seconds: float, warmup: float = 2.0) -> EngineRun:
+def run_engine(
+    algorithm: type[Algorithm], config: Config, *, seconds: float, warmup: float = 2.0, patience: float = math.inf
+) -> EngineRun:
     """Train for a while, and see how it goes.
 
     Nothing is evaluated or written. What is seen begins and ends at reports of the learner, because what it learns
@@ -66,9 +69,13 @@ def run_engine(algorithm: type[Algorithm], config: Config, *, seconds: float, wa
         Length of the window, or a little more.
     warmup
         Seconds before it, counted from the first update: starting, and filling a replay buffer, is not seen.
+    patience
+        Seconds until a training that has not come to the end of the window by then is given up.
 
     Raises
     ------
+    BenchError
+        There was nothing to see in time.
     TrainingFailed, EnvironmentFailure
         Something in the run failed; the command line tells it as a failure of the bench.
     TrainingInterrupted
@@ -78,7 +85,7 @@ def run_engine(algorithm: type[Algorithm], config: Config, *, seconds: float, wa
         config, run_dir=None, eval_interval=0, target_return=None, max_seconds=None, total_steps=10**12
     )
     with Trainer(algorithm, config) as trainer:
-        window = _Window(trainer._supervisor.progress, seconds, warmup)
+        window = _Window(trainer._supervisor.progress, seconds, warmup, patience)
         with contextlib.suppress(_WindowIsOver):
             trainer.train(on_update=window.look, quiet=True)
         return window.seen()
@@ -91,16 +98,21 @@ class _WindowIsOver(Exception):
 class _Window:
     """Looks at a training now and then, and ends it."""
 
-    def __init__(self, progress: Progress, seconds: float, warmup: float) -> None:
+    def __init__(self, progress: Progress, seconds: float, warmup: float, patience: float) -> None:
         self._progress = progress
         self._seconds = seconds
         self._warmup = warmup
+        self._patience = patience
+        self._closes = time.monotonic() + patience
         self._opens: float | None = None
         self._busy = 0.0
         self._first: Moment | None = None
         self._last: Moment | None = None
 
     def look(self, status: Status) -> None:
+        if time.monotonic() >= self._closes:
+            done = f"{status.steps:,} steps and {status.updates:,} updates"
+            raise BenchError(f"given up after {self._patience:g} s, in which there were {done}")
         if not status.updates:
             return
         if self._opens is None:

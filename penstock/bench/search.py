@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.config import AsynchronousConfig, Config, ConfigError, ReplayConfig, SegmentConfig
-from penstock.ipc import available_cores
+from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WARMUP, WINDOW = 1.0, 3.0
 """Seconds that each candidate learns before it is measured, and while it is."""
+PATIENCE = 20.0
+"""Seconds that the measurement of a candidate may take even where less time is left."""
 MARGIN = 1.03
 """So many times as fast as the best so far is what counts as faster."""
 REPLAY_ROWS, REPLAY_STARTS = 10_000, 1_000
@@ -291,7 +293,8 @@ class Search:
         run, error = None, ""
         try:
             measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
-            run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP)
+            patience = max(PATIENCE, self._end - began)
+            run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP, patience=patience)
         except Exception as problem:
             if not self.trials:
                 raise
@@ -353,7 +356,7 @@ def told_quick(measured: ReplayConfig) -> str:
 
 def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:
     """The values that each setting may take besides its own; the settings that matter most come first."""
-    count, powers = max(1, int(available_cores())), [2**i for i in range(10)]
+    count, powers = whole_cores(), [2**i for i in range(10)]
     values: dict[str, list[Any]] = {
         "num_envs_per_worker": powers,
         "num_workers": [*(n for n in powers if n < count), max(1, count - 1), count, count + 1],

@@ -32,7 +32,7 @@ from penstock.bench.machine import describe, machine_facts
 from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
 from penstock.config import closest
 from penstock.flags import parse_flags
-from penstock.ipc import available_cores
+from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.appo import APPOConfig
@@ -353,7 +353,7 @@ def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
 def _rival(rival: Rival, python: Path | None, seconds: float, settings: dict[str, Any]) -> float:
     """Have a rival do the work in a process of its own, and note what it says that it runs with."""
     command = [str(python), str(script(rival.program)), *rival.arguments, f"{seconds:g}"]
-    environment = {**os.environ, "PENSTOCK_BENCH_WORKERS": str(max(1, int(available_cores())))}
+    environment = {**os.environ, "PENSTOCK_BENCH_WORKERS": str(whole_cores())}
     if rival.peer is not None:
         environment.pop("PYTHONPATH", None)  # it was made for this interpreter
     try:

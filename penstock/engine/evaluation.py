@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +98,7 @@ class Player:
         )  # fmt: skip
 
     @torch.inference_mode()
-    def play(self, episodes: int) -> Evaluation:
+    def play(self, episodes: int, on_step: Callable[[], object] = lambda: None) -> Evaluation:
         """Play `episodes` from fresh resets, an equal number in every lane; a multiple of the number of lanes."""
         lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
         played: list[list[tuple[float, int]]] = [[] for _ in range(lanes.num_lanes)]
@@ -111,6 +112,7 @@ class Player:
             choice, memory = self._model.act(obs, first, memory)
             action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
             lanes.step(action.cpu().numpy())
+            on_step()
             for lane, episode_return, length in lanes.take_episodes():
                 if len(played[lane]) < quota:
                     played[lane].append((episode_return, length))

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.algorithms.base import Algorithm
 from penstock.engine.clock import Clock
-from penstock.engine.evaluation import EVALUATION_LANES, Player, lanes_for
+from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
 from penstock.engine.rollout_worker import Report
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import make_lanes
@@ -80,11 +80,11 @@ class Evaluator:
 
     def _evaluate(self, request: dict[str, Any]) -> None:
         self._weights.refresh()
-        evaluation = self._player.play(self._episodes)
+        evaluation = self._play()
         has_reached_target = False
         if self._target is not None and evaluation.mean_return >= self._target:
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
-            evaluation = self._player.play(self._episodes)
+            evaluation = self._play()
             has_reached_target = evaluation.mean_return >= self._target
         evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
         store: CheckpointStore | None = request["store"]
@@ -100,3 +100,6 @@ class Evaluator:
             except (OSError, CheckpointError) as problem:
                 error = problem
         self._report("evaluation", (request["number"], evaluation, error))
+
+    def _play(self) -> Evaluation:
+        return self._player.play(self._episodes, on_step=lambda: self._clock.switch("evaluate"))  # books what it took

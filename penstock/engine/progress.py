@@ -146,9 +146,9 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Recent rate of steps learned from; 0 where nothing was learned for a while."""
+        """Recent rate of steps learned from, over the last two reports at least, however long they took."""
         now = time.monotonic()
-        while self._rate and now - self._rate[0][0] > RECENT_SECONDS:
+        while len(self._rate) > 2 and now - self._rate[0][0] > RECENT_SECONDS:
             self._rate.popleft()
         if len(self._rate) < 2:
             return 0.0

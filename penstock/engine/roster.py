@@ -16,7 +16,7 @@ from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay
-from penstock.ipc import available_cores
+from penstock.ipc import whole_cores
 
 ACTIVITIES = {
     "rollout": RolloutWorker.ACTIVITIES,
@@ -78,7 +78,7 @@ def _share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[
     """Threads of policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
-    left = int(available_cores()) - num_workers - 1  # rollout workers and evaluator have one each
+    left = whole_cores() - num_workers - 1  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0
     elif torch.device(config.device).type == "cpu":

@@ -36,6 +36,7 @@ from penstock.runs.store import CheckpointStore
 SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
 SAVE_REPLAY_SECONDS = 600.0  # what it has for the contents of a replay buffer, at the end of a run
 FAREWELL_SECONDS = 3.0  # the same, when the run is failing
+REST = 4.0  # how many times its length an evaluation is rested from, where the next one waits for nothing else
 
 
 class TrainingFailed(RuntimeError):
@@ -99,6 +100,7 @@ class Supervisor:
         self._is_failing = False
         self._has_reached_target = False
         self._next_evaluation = start.state.steps + self._eval_interval
+        self._asked_to_evaluate = self._rests_until = 0.0  # monotonic seconds
         self._next_checkpoint = start.state.steps + self._checkpoint_interval
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._saves_asked = self._evaluations_asked = self._evaluations_heard = 0
@@ -176,6 +178,7 @@ class Supervisor:
             # What was played with the old weights says nothing of these.
             self.progress.evaluation = None
             self._evaluations_heard = self._evaluations_asked
+            self._rests_until = 0.0
             self._arena.control[Control.RUN_EPOCH] += 1
             self._arena.ring_all()
 
@@ -195,6 +198,12 @@ class Supervisor:
         if interval is None:
             return 1 if self._config.target_return is not None else max(1, self._config.total_steps // 20)
         return interval
+
+    @property
+    def _rests(self) -> bool:
+        """Whether evaluations leave the cores to training for a while. In a serial run no clock decides anything."""
+        config = self._config
+        return config.eval_interval is None and config.target_return is not None and config.backend != "serial"
 
     @property
     def _checkpoint_interval(self) -> int:
@@ -217,7 +226,8 @@ class Supervisor:
 
     def _schedule(self) -> None:
         steps = self.progress.steps
-        if self._eval_interval and steps >= self._next_evaluation and not self._is_evaluating:
+        is_due = self._eval_interval and steps >= self._next_evaluation and time.monotonic() >= self._rests_until
+        if is_due and not self._is_evaluating:
             self._next_evaluation = steps + self._eval_interval
             self._request_evaluation()
         if self._run_directory and self._checkpoint_interval and steps >= self._next_checkpoint:
@@ -231,6 +241,7 @@ class Supervisor:
     def _request_evaluation(self) -> None:
         store = None if self._run_directory is None else self._run_directory.checkpoints
         self._evaluations_asked += 1
+        self._asked_to_evaluate = time.monotonic()
         request = {
             "number": self._evaluations_asked,
             "store": store,
@@ -338,6 +349,9 @@ class Supervisor:
         if number <= self._evaluations_heard:  # of weights that were replaced meanwhile
             return
         self._evaluations_heard = number
+        if self._rests:
+            now = time.monotonic()
+            self._rests_until = now + REST * (now - self._asked_to_evaluate)
         target = self._config.target_return
         self._has_reached_target |= target is not None and evaluation.mean_return >= target
         self.progress.take_evaluation(evaluation)

@@ -13,7 +13,7 @@ from penstock._native import (
     scatter,
     set_parent_death_signal,
 )
-from penstock.ipc.cores import available_cores, cpu_quota
+from penstock.ipc.cores import available_cores, whole_cores
 from penstock.ipc.memory import available_memory, require_memory
 from penstock.ipc.slot_state import SlotState
 
@@ -28,10 +28,10 @@ __all__ = [
     "all_finite",
     "available_cores",
     "available_memory",
-    "cpu_quota",
     "fence",
     "gather",
     "require_memory",
     "scatter",
     "set_parent_death_signal",
+    "whole_cores",
 ]

@@ -12,6 +12,11 @@ def available_cores() -> float:
     return allowed if quota is None else min(allowed, quota)
 
 
+def whole_cores() -> int:
+    """How many of them are whole, but at least 1."""
+    return max(1, int(available_cores()))
+
+
 def cpu_quota(cgroup: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Cores' worth of time that the cgroup allows; None: no limit."""
     try:

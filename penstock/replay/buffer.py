@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock._native import ReplayCore
-from penstock.ipc import Arena, available_cores, require_memory
+from penstock.ipc import Arena, require_memory, whole_cores
 from penstock.replay.deadline import deadline_after, seconds_left
 from penstock.replay.errors import NotReady
 from penstock.replay.files import load_buffer, save_buffer
@@ -107,7 +107,7 @@ class ReplayBuffer:
         seed: int | None,
     ) -> None:
         if num_threads is None:
-            num_threads = max(1, min(int(available_cores()), _MOST_THREADS))
+            num_threads = min(whole_cores(), _MOST_THREADS)
         if not hasattr(num_threads, "__index__") or not 1 <= num_threads <= 64:
             raise ValueError(f"num_threads={num_threads!r} is not legal: give a whole number, 1 to 64")
         if seed is not None and not hasattr(seed, "__index__"):

@@ -24,6 +24,8 @@ class Machine:
         Cores that other programs take.
     configs
         All that was measured, in order.
+    patience
+        How long each of them might have taken at most.
     now
         The time.
     """
@@ -33,11 +35,15 @@ class Machine:
         self.roles: Callable[[Config], tuple[tuple[RoleTime, ...], str]] = busy_rollouts
         self.other_programs = 0.0
         self.configs: list[Config] = []
+        self.patience: list[float] = []
         self.now = 1_000.0
 
-    def run_engine(self, algorithm: object, config: Config, *, seconds: float, warmup: float) -> EngineRun:
+    def run_engine(
+        self, algorithm: object, config: Config, *, seconds: float, warmup: float, patience: float
+    ) -> EngineRun:
         """Measure a config."""
         self.configs.append(config)
+        self.patience.append(patience)
         self.now += TOOK
         roles, limiting = self.roles(config)
         steps = round(seconds * self.rate(config))

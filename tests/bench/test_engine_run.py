@@ -7,17 +7,17 @@ from penstock.bench import BenchError
 from penstock.bench.engine_run import run_engine
 from penstock.config import make_config
 from penstock.engine.supervisor import TrainingFailed
-from tests.bench.test_costs import Breaking
+from tests.bench.test_costs import Breaking, Sleeping
 
 pytestmark = pytest.mark.timeout(120)
 
 SMALL = {"num_workers": 1, "num_envs_per_worker": 4, "hidden_sizes": (8,), "total_steps": 5_000}
 
 
-def run(name, seconds=0.5, **settings):
+def run(name, seconds=0.5, patience=60.0, **settings):
     algorithm = load_algorithm(name)
     config = make_config(algorithm.Config, {"env": "CartPole-v1", **SMALL, **settings})
-    return run_engine(algorithm, config, seconds=seconds, warmup=0.2)
+    return run_engine(algorithm, config, seconds=seconds, warmup=0.2, patience=patience)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,11 @@ def test_a_training_that_ends_too_soon_to_be_measured_is_told(monkeypatch):
     monkeypatch.setattr("penstock.engine.trainer.Trainer.train", lambda *_, **__: None)
     with pytest.raises(BenchError, match="ended before there was anything to measure"):
         run("ppo")
+
+
+def test_a_training_that_takes_too_long_is_given_up():
+    with pytest.raises(BenchError, match=r"given up after 0\.5 s, in which there were 0 steps and 0 updates"):
+        run("appo", patience=0.5, env=Sleeping, segment_length=64, batch_size=512)
 
 
 def test_a_training_that_fails_is_told():

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.algorithms import load_algorithm
 from penstock.bench import search as search_
-from penstock.bench.search import MARGIN, WINDOW, Search
+from penstock.bench.search import MARGIN, PATIENCE, WINDOW, Search
 from penstock.config import make_config
 from penstock.engine.supervisor import TrainingFailed
 from tests.bench.modelled import TOOK, role
@@ -314,6 +314,13 @@ def test_if_the_settings_to_begin_with_fail_the_search_does(machine, monkeypatch
     with pytest.raises(TrainingFailed, match="worker 1, step 3"):
         search.run()
     assert search.best is None and search.trials == []
+
+
+def test_a_trial_may_take_the_time_that_is_left_and_never_less_than_starting_takes(machine):
+    machine.rate = hill(512, 4)
+    make("appo", fixed=KEPT, seconds=60.0).run()
+    assert machine.patience[:2] == [60.0, 60.0 - TOOK]
+    assert min(machine.patience) == PATIENCE
 
 
 def test_each_trial_is_reported_when_it_is_done(machine):

@@ -144,3 +144,23 @@ def test_a_run_shows_its_events_and_numbers_to_its_user_and_its_directory(tmp_pa
     evaluations = [line["evaluation/mean_return"] for line in lines if "evaluation/mean_return" in line]
     assert evaluations[-1] == result.eval_return
     assert max(evaluations) == trainer.status.best_return
+
+
+@pytest.mark.parametrize(("eval_interval", "asks_again"), [(None, False), (1, True)])
+def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(
+    monkeypatch, eval_interval, asks_again
+):
+    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)  # of milliseconds: longer than this test
+    settings = {**TINY, "target_return": 501.0, "eval_interval": eval_interval, "total_steps": 10**9}
+    with Trainer(APPO, **settings, run_dir=None) as trainer:
+        supervisor = trainer._supervisor
+        while supervisor._evaluations_heard < 1:
+            trainer.train(100, quiet=True)
+        for _ in range(100):
+            if asks_again and supervisor._evaluations_asked > 1:
+                break
+            trainer.train(100, quiet=True)
+        assert (supervisor._evaluations_asked > 1) is asks_again
+        trainer.set_parameters(trainer.get_parameters())
+        while supervisor._evaluations_asked < 2:  # weights that were set are looked at anew
+            trainer.train(100, quiet=True)

@@ -97,6 +97,16 @@ def test_the_rate_is_that_of_the_last_seconds(now):
     assert progress.steps_per_second == 100.0
 
 
+def test_batches_that_take_longer_than_the_window_have_a_rate_that_falls_while_nothing_is_learned(now):
+    progress = a_progress()
+    for steps in (0, 4096, 8192):
+        progress.take_learned(learned(steps))
+        now[0] += 2.0 * RECENT_SECONDS
+    assert progress.steps_per_second == 4096 / (4.0 * RECENT_SECONDS)
+    now[0] += 1_000.0 * RECENT_SECONDS
+    assert 0.0 < progress.steps_per_second < 1.0
+
+
 def test_a_rest_between_two_trainings_does_not_lower_the_rate(now):
     progress = a_progress()
     progress.take_learned(learned(1000))

@@ -13,7 +13,7 @@ from penstock.envs.spec import EnvSpec
 
 def threads_of_roles(monkeypatch, cores, **settings):
     """Threads of each role of a run on a machine with so many cores, by name."""
-    monkeypatch.setattr("penstock.engine.roster.available_cores", lambda: cores)
+    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
     config = APPO.Config(**{"env": "CartPole-v1", "hidden_sizes": (8,), **settings})
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
     observation, action, _ = probe(env)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.ipc import available_cores, cpu_quota
+from penstock.ipc import available_cores, whole_cores
+from penstock.ipc.cores import cpu_quota
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,9 @@ def test_the_quota_of_a_container_is_read_from_its_cgroup(tmp_path, files, cores
     assert cpu_quota(tmp_path) == cores
 
 
-@pytest.mark.parametrize(("quota", "available"), [(None, 4.0), (1.5, 1.5), (8.0, 4.0)])
+@pytest.mark.parametrize(("quota", "available"), [(None, 4.0), (1.5, 1.5), (8.0, 4.0), (0.5, 0.5)])
 def test_the_lesser_of_affinity_and_quota_is_what_a_run_has(monkeypatch, quota, available):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
     monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: quota)
     assert available_cores() == available
+    assert whole_cores() == max(1, available // 1)
