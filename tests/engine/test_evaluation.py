@@ -9,6 +9,7 @@ import torch
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
+from penstock.engine.clock import WALL
 from penstock.engine.evaluation import (
     EVALUATION_LANES,
     MAX_LANES,
@@ -44,6 +45,18 @@ class LaneBound(gymnasium.Env):
     @staticmethod
     def length_of(seed):
         return 30 if seed % 2 else 1
+
+
+class Looking(LaneBound):
+    """Notes in each step how much wall time the evaluator has booked."""
+
+    gauges: ClassVar = None
+    booked: ClassVar = []
+
+    def step(self, action):
+        if self.gauges is not None:
+            self.booked.append(float(self.gauges[WALL][0]))
+        return super().step(action)
 
 
 class Fading(gymnasium.Env):
@@ -236,6 +249,15 @@ def test_weights_that_reached_the_target_twice_are_the_best_whatever_others_scor
     evaluator, store = an_evaluator(run), CheckpointStore(tmp_path)
     assert evaluate(evaluator, run, store, best_return=10.0)[0].returns == (1.0, 1.0)
     assert load_checkpoint(store.best_path).meta["mean_return"] == 1.0
+    evaluator.close()
+
+
+def test_the_time_of_an_evaluation_is_booked_while_it_goes_on():
+    run = a_policy(env=Looking, eval_episodes=2)
+    evaluator = an_evaluator(run)
+    Looking.gauges = run.arena.gauges[run.arena.shape.num_workers + 2]
+    evaluate(evaluator, run)
+    assert len(set(Looking.booked)) > len(Looking.booked) // 4 and Looking.booked == sorted(Looking.booked)
     evaluator.close()
 
 
