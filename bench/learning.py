@@ -16,6 +16,7 @@
     pendulum-sac         SAC, the same
     pendulum-ddpg        DDPG, the same
     pong                 APPO, 20 minutes, preset atari
+    pong-18              APPO, seconds from the command to a return of 18, preset atari
     breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
     breakout-apex        Ape-X, the same
     halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, defaults (needs the extra mujoco)
@@ -96,6 +97,9 @@ TASKS = {
     "pendulum-ddpg": _pendulum("ddpg", 45),
     "pong": Task(
         "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
+    ),
+    "pong-18": Task(
+        "appo --env ALE/Pong-v5 --preset atari --target-return 18", "best", 20, 1, "it ends at 18, on 20 episodes twice"
     ),
     "breakout-dqn": _breakout("dqn"),
     "breakout-apex": _breakout("apex"),
