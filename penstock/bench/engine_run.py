@@ -75,7 +75,7 @@ def run_engine(
     Raises
     ------
     BenchError
-        There was nothing to see in time.
+        It was given up, or ended before there was anything to measure.
     TrainingFailed, EnvironmentFailure
         Something in the run failed; the command line tells it as a failure of the bench.
     TrainingInterrupted
@@ -112,7 +112,7 @@ class _Window:
     def look(self, status: Status) -> None:
         if time.monotonic() >= self._closes:
             done = f"{status.steps:,} steps and {status.updates:,} updates"
-            raise BenchError(f"given up after {self._patience:g} s, in which there were {done}")
+            raise BenchError(f"given up after {self._patience:.3g} s, in which there were {done}")
         if not status.updates:
             return
         if self._opens is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WARMUP, WINDOW = 1.0, 3.0
 """Seconds that each candidate learns before it is measured, and while it is."""
 PATIENCE = 20.0
-"""Seconds that the measurement of a candidate may take even where less time is left."""
+"""Seconds that a measurement may take, or twice what the first took, which has all the time there is."""
 MARGIN = 1.03
 """So many times as fast as the best so far is what counts as faster."""
 REPLAY_ROWS, REPLAY_STARTS = 10_000, 1_000
@@ -293,7 +293,7 @@ class Search:
         run, error = None, ""
         try:
             measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
-            patience = max(PATIENCE, self._end - began)
+            patience = max(PATIENCE, 2.0 * self.first.took if self.trials else self._end - began)
             run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP, patience=patience)
         except Exception as problem:
             if not self.trials:

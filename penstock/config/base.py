@@ -72,8 +72,8 @@ class Config:
     target_return: float | None = None
     """The run ends when the evaluator's mean return reaches this."""
     eval_interval: int | None = None
-    """Steps between evaluations; None: twenty in total_steps, or with a target_return a fifth of the time is spent on
-    them (serial: after each batch); 0: never."""
+    """Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time
+    is spent on them (serial: after each batch); 0: never."""
     eval_episodes: int = 20
     """Episodes per evaluation."""
     checkpoint_interval: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 from penstock.algorithms.base import Algorithm
@@ -30,7 +31,8 @@ class Evaluator:
     arena
         Where the weights are.
     report
-        Called with ("evaluation", (number of the request, Evaluation, error in saving or None)) after each.
+        Called with ("evaluation", (number of the request, Evaluation, seconds it took, error in saving or None)) after
+        each.
     """
 
     ACTIVITIES = ("evaluate", "wait for a request")
@@ -79,6 +81,7 @@ class Evaluator:
         self._lanes.close()
 
     def _evaluate(self, request: dict[str, Any]) -> None:
+        began = time.monotonic()
         self._weights.refresh()
         evaluation = self._play()
         has_reached_target = False
@@ -99,7 +102,8 @@ class Evaluator:
                 store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
             except (OSError, CheckpointError) as problem:
                 error = problem
-        self._report("evaluation", (request["number"], evaluation, error))
+        self._report("evaluation", (request["number"], evaluation, time.monotonic() - began, error))
 
     def _play(self) -> Evaluation:
-        return self._player.play(self._episodes, on_step=lambda: self._clock.switch("evaluate"))  # books what it took
+        # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
+        return self._player.play(self._episodes, on_step=lambda: self._clock.switch("evaluate"))

@@ -146,7 +146,7 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Recent rate of steps learned from, over the last two reports at least, however long they took."""
+        """Recent rate of steps learned from, up to now, over the last two reports at least; 0 before there are two."""
         now = time.monotonic()
         while len(self._rate) > 2 and now - self._rate[0][0] > RECENT_SECONDS:
             self._rate.popleft()

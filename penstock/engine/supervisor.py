@@ -36,7 +36,7 @@ from penstock.runs.store import CheckpointStore
 SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
 SAVE_REPLAY_SECONDS = 600.0  # what it has for the contents of a replay buffer, at the end of a run
 FAREWELL_SECONDS = 3.0  # the same, when the run is failing
-REST = 4.0  # how many times its length an evaluation is rested from, where the next one waits for nothing else
+REST = 4.0  # so many times as long as it played the evaluator rests, where no eval_interval is given but a target
 
 
 class TrainingFailed(RuntimeError):
@@ -100,7 +100,7 @@ class Supervisor:
         self._is_failing = False
         self._has_reached_target = False
         self._next_evaluation = start.state.steps + self._eval_interval
-        self._asked_to_evaluate = self._rests_until = 0.0  # monotonic seconds
+        self._rests_until = 0.0  # monotonic seconds: the evaluator
         self._next_checkpoint = start.state.steps + self._checkpoint_interval
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._saves_asked = self._evaluations_asked = self._evaluations_heard = 0
@@ -241,7 +241,6 @@ class Supervisor:
     def _request_evaluation(self) -> None:
         store = None if self._run_directory is None else self._run_directory.checkpoints
         self._evaluations_asked += 1
-        self._asked_to_evaluate = time.monotonic()
         request = {
             "number": self._evaluations_asked,
             "store": store,
@@ -345,13 +344,12 @@ class Supervisor:
         elif kind == "failed" and self._failure is None:
             self._failure = role, payload
 
-    def _take_evaluation(self, number: int, evaluation: Evaluation, error: Exception | None) -> None:
+    def _take_evaluation(self, number: int, evaluation: Evaluation, seconds: float, error: Exception | None) -> None:
         if number <= self._evaluations_heard:  # of weights that were replaced meanwhile
             return
         self._evaluations_heard = number
         if self._rests:
-            now = time.monotonic()
-            self._rests_until = now + REST * (now - self._asked_to_evaluate)
+            self._rests_until = time.monotonic() + REST * seconds
         target = self._config.target_return
         self._has_reached_target |= target is not None and evaluation.mean_return >= target
         self.progress.take_evaluation(evaluation)

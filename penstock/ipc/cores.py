@@ -13,7 +13,7 @@ def available_cores() -> float:
 
 
 def whole_cores() -> int:
-    """How many of them are whole, but at least 1."""
+    """Whole cores that this process and its children may use, at least 1."""
     return max(1, int(available_cores()))
 
 

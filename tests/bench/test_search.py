@@ -316,11 +316,10 @@ def test_if_the_settings_to_begin_with_fail_the_search_does(machine, monkeypatch
     assert search.best is None and search.trials == []
 
 
-def test_a_trial_may_take_the_time_that_is_left_and_never_less_than_starting_takes(machine):
+def test_the_first_trial_may_take_all_the_time_and_no_other_what_the_rest_needs(machine):
     machine.rate = hill(512, 4)
     make("appo", fixed=KEPT, seconds=60.0).run()
-    assert machine.patience[:2] == [60.0, 60.0 - TOOK]
-    assert min(machine.patience) == PATIENCE
+    assert machine.patience[0] == 60.0 and set(machine.patience[1:]) == {PATIENCE}
 
 
 def test_each_trial_is_reported_when_it_is_done(machine):

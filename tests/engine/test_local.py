@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,8 +13,10 @@ import torch
 
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.algorithms.ppo import PPO
+from penstock.engine.evaluation import Evaluation
+from penstock.engine.supervisor import REST
 from penstock.engine.trainer import Trainer
-from tests.engine.processes import TINY, Watched
+from tests.engine.processes import PATIENCE, TINY, Watched
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -146,21 +149,39 @@ def test_a_run_shows_its_events_and_numbers_to_its_user_and_its_directory(tmp_pa
     assert max(evaluations) == trainer.status.best_return
 
 
-@pytest.mark.parametrize(("eval_interval", "asks_again"), [(None, False), (1, True)])
-def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(
-    monkeypatch, eval_interval, asks_again
-):
-    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)  # of milliseconds: longer than this test
-    settings = {**TINY, "target_return": 501.0, "eval_interval": eval_interval, "total_steps": 10**9}
+def train_until(trainer, condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never came about"
+        trainer.train(100, quiet=True)
+
+
+def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
+    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)  # times milliseconds: longer than this test
+    settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": 10**9}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         supervisor = trainer._supervisor
-        while supervisor._evaluations_heard < 1:
+        train_until(trainer, lambda: supervisor._evaluations_heard == 1)
+        for _ in range(50):
             trainer.train(100, quiet=True)
-        for _ in range(100):
-            if asks_again and supervisor._evaluations_asked > 1:
-                break
-            trainer.train(100, quiet=True)
-        assert (supervisor._evaluations_asked > 1) is asks_again
+        assert supervisor._evaluations_asked == 1
         trainer.set_parameters(trainer.get_parameters())
-        while supervisor._evaluations_asked < 2:  # weights that were set are looked at anew
-            trainer.train(100, quiet=True)
+        train_until(trainer, lambda: supervisor._evaluations_asked > 1)  # weights that were set are looked at anew
+
+
+def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
+    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)
+    settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": 10**9}
+    with Trainer(APPO, **settings, run_dir=None) as trainer:
+        train_until(trainer, lambda: trainer._supervisor._evaluations_asked > 2)
+
+
+def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score():
+    settings = {**TINY, "target_return": 501.0, "eval_interval": None}
+    with Trainer(APPO, **settings, run_dir=None) as trainer:
+        supervisor = trainer._supervisor
+        supervisor._request_evaluation()
+        time.sleep(0.5)
+        before = time.monotonic()
+        supervisor._take_evaluation(1, Evaluation((1.0,), (1,)), 0.01, None)
+        assert before + REST * 0.01 <= supervisor._rests_until <= time.monotonic() + REST * 0.01
