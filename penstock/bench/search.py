@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WARMUP, WINDOW = 1.0, 3.0
 """Seconds that each candidate learns before it is measured, and while it is."""
 PATIENCE = 20.0
-"""Seconds that a measurement may take, or twice what the first took, which has all the time there is."""
+"""Seconds that a measurement may take, or twice what the first took if that is more; the first has all there is."""
 MARGIN = 1.03
 """So many times as fast as the best so far is what counts as faster."""
 REPLAY_ROWS, REPLAY_STARTS = 10_000, 1_000

@@ -174,6 +174,7 @@ def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": 10**9}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         train_until(trainer, lambda: trainer._supervisor._evaluations_asked > 2)
+        assert trainer._supervisor._rests_until == 0.0
 
 
 def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score():
@@ -181,7 +182,7 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         supervisor = trainer._supervisor
         supervisor._request_evaluation()
-        time.sleep(0.5)
+        time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()
         supervisor._take_evaluation(1, Evaluation((1.0,), (1,)), 0.01, None)
         assert before + REST * 0.01 <= supervisor._rests_until <= time.monotonic() + REST * 0.01
