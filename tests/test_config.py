@@ -83,7 +83,7 @@ def test_a_value_of_the_wrong_type_is_refused(settings, legal):
     [
         ({"memory": "grue"}, "memory='grue' is not legal; did you mean 'gru'?: memory must be one of 'none'"),
         ({"inference": "centre"}, "did you mean 'central'?"),
-        ({"precision": "float16"}, "precision must be one of 'float32', 'bfloat16'"),
+        ({"precision": "float16"}, "precision must be one of 'auto', 'float32', 'bfloat16'"),
         ({"backend": "ray"}, "backend must be one of 'local', 'serial'"),
         ({"vectorize": 1}, "vectorize must be one of 'make', 'vector', found int"),
         ({"on_env_error": "ignore"}, "on_env_error must be one of 'stop', 'restart'"),

@@ -16,6 +16,7 @@ from penstock.config import ConfigError, find_object
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork
+from penstock.nn.precision import is_bfloat16
 
 N = TypeVar("N")
 
@@ -155,7 +156,7 @@ class Algorithm:
         cache
             Whether weights that were converted are kept for the next operation that takes them.
         """
-        if self.config.precision != "bfloat16":
+        if not is_bfloat16(self.config.precision, device):
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 

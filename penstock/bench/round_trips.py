@@ -32,6 +32,7 @@ _SHAPE = RunShape(
     num_groups=1,
     segment_length=1,
     slots_per_lane=1,
+    segments_per_batch=1,
     observation=ObservationSpec((1,), "float32"),
     action=ActionSpec((), "int64", num_actions=2),
     records=(),

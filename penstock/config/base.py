@@ -43,8 +43,9 @@ class Config:
     """"local": one process per role; "serial": everything in this process, reproducible bit for bit."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32."""
+    precision: Literal["auto", "float32", "bfloat16"] = "float32"
+    """Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+    bfloat16 on a GPU or CPU that multiplies it by itself, else float32."""
     seed: int = 0
     """Seeds weights, environments and exploration."""
 

@@ -19,6 +19,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay, transition_fields
 from penstock.nn import PolicyNetwork, WeightsLayout
+from penstock.nn.precision import multiplies_bfloat16
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -37,16 +38,18 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    segment_length, slots_per_lane, shared_nbytes = 1, 1, 0
+    segment_length, slots_per_lane, segments_per_batch, shared_nbytes = 1, 1, 1, 0
     if isinstance(algorithm, SegmentAlgorithm):
         shared_nbytes = WeightsLayout(model).nbytes if algorithm.learns_in_workers else 0
         segment_length, slots_per_lane = algorithm.config.segment_length, _slots_per_lane(algorithm)
+        segments_per_batch = algorithm.config.segments_per_batch
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
         segment_length=segment_length,
         slots_per_lane=slots_per_lane,
+        segments_per_batch=segments_per_batch,
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
@@ -59,11 +62,11 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
 def _slots_per_lane(algorithm: SegmentAlgorithm) -> int:
     """Segments that there is room for, of each lane.
 
-    While an asynchronous learner collects a batch, every lane has its share of it waiting, and a slot to write beside:
-    lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another. The
-    share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner keeps
-    the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns from its own segments
-    needs no others.
+    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and a slot to write
+    beside: lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another.
+    The share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner
+    keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns from its own
+    segments needs no others.
     """
     config = algorithm.config
     if algorithm.learns_in_workers:
@@ -158,6 +161,17 @@ def best_return_of(run: RunDirectory) -> float | None:
     except CheckpointError:
         return None
     return best
+
+
+def emulation(config: Config) -> str | None:
+    """What the user is to be told of a precision that the device only emulates; None if it does not."""
+    kind = torch.device(config.device).type
+    if config.precision != "bfloat16" or multiplies_bfloat16(kind):
+        return None
+    return (
+        f"precision='bfloat16': this {kind.replace('cpu', 'CPU').replace('cuda', 'GPU')} does not multiply bfloat16 by "
+        "itself, and emulating it may take many times as long as float32; precision='auto' takes what is fast"
+    )
 
 
 def require_device(device: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -62,7 +62,7 @@ class Supervisor:
         Where it is written; None: nowhere.
     replay
         What it learns from, if not from segments.
-    note
+    notes
         What the user is to be told first.
     """
 
@@ -75,7 +75,7 @@ class Supervisor:
         start: Start,
         run_directory: RunDirectory | None,
         replay: Replay | None = None,
-        note: str | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._algorithm = algorithm
         self._config = config = algorithm.config
@@ -94,7 +94,7 @@ class Supervisor:
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena.gauges, config.num_envs_per_worker)
         self._chronicle = Chronicle(self.progress, hangs, run_directory)
-        self._note = note
+        self._notes = notes
         self.is_closed = False
         self._is_started = False
         self._is_failing = False
@@ -301,8 +301,8 @@ class Supervisor:
     def _start(self) -> None:
         if not self._is_started:
             self._is_started = True
-            if self._note is not None:
-                self._chronicle.event(self._note)
+            for note in self._notes:
+                self._chronicle.event(note)
             self.backend.start()
 
     def _turn(self) -> None:

@@ -22,7 +22,7 @@ from penstock.engine import hogwild, launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
-from penstock.engine.preparation import best_return_of, make_replay, require_device, resolve_env, run_shape
+from penstock.engine.preparation import best_return_of, emulation, make_replay, require_device, resolve_env, run_shape
 from penstock.engine.supervisor import Supervisor, TrainingFailed
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
@@ -194,9 +194,9 @@ class Trainer:
             torch.manual_seed(config.seed)
             self._model = self._algorithm.build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
-        replay, note = None, None
+        replay, refill = None, None
         if isinstance(self._algorithm, ReplayAlgorithm):
-            replay, note = make_replay(self._algorithm, start, None if run is None else run.replay_path)
+            replay, refill = make_replay(self._algorithm, start, None if run is None else run.replay_path)
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
@@ -209,7 +209,8 @@ class Trainer:
         self._run_directory = run
         if replay is not None and run is not None and self._algorithm.config.save_replay:
             replay = replace(replay, saved_at=run.replay_path)
-        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, note)
+        notes = [note for note in (emulation(config), refill) if note is not None]
+        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes)
         self._supervisor.progress.seconds += time.monotonic() - began
 
     def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:

@@ -153,12 +153,16 @@ class ExperienceArena:
     def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int) -> bool:
         """Take one of its slots for each lane to write.
 
+        A lane goes ahead of the learner, that is, begins a segment while one of its earlier ones waits, only if the
+        learner lacks a batch. Where it is the learner that limits the run, each lane then has one segment on its way,
+        written or waiting: more would be learned from later, and bring nothing sooner.
+
         Parameters
         ----------
         lanes
             int64 ``[N]``: numbers of the lanes.
         slots
-            int64 ``[N]``: the slot that each holds; where it is -1, a free one is written there if the lane has one.
+            int64 ``[N]``: the slot that each holds; where it is -1, that of a free one it may have is written there.
         worker
             Whose lanes they are.
 
@@ -167,8 +171,10 @@ class ExperienceArena:
         bool
             Whether all lanes hold a slot now.
         """
+        waiting = np.concatenate([self.slots.in_state(SlotState.FULL), self.slots.in_state(SlotState.READING)])
+        ahead = self.lane_of(waiting) if len(waiting) >= self.shape.segments_per_batch else waiting[:0]
         for turn in range(self.shape.slots_per_lane):
-            without = np.flatnonzero(slots < 0)
+            without = np.flatnonzero((slots < 0) & ~np.isin(lanes, ahead))
             if not len(without):
                 break
             wanted = lanes[without] + turn * self.shape.num_lanes

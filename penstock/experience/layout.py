@@ -46,6 +46,8 @@ class RunShape:
         T: transitions per segment. Every column has T + 1 rows for each slot.
     slots_per_lane
         Segments of each lane that fit in the arena: slot s is for segments of lane ``s % num_lanes`` alone.
+    segments_per_batch
+        B: segments that the learner takes at a time. While as many wait, no lane goes ahead of it.
     observation, action
         What a lane shows and takes.
     records
@@ -63,6 +65,7 @@ class RunShape:
     num_groups: int
     segment_length: int
     slots_per_lane: int
+    segments_per_batch: int
     observation: ObservationSpec
     action: ActionSpec
     records: tuple[Column, ...]

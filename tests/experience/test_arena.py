@@ -18,11 +18,9 @@ from tests.experience.writing import LOGITS, READER, run_shape
 LONG = [(99, "terminated")]
 
 
-def two_workers(slots_per_lane=2, segment_length=2):
+def two_workers(**numbers):
     """An arena with two workers of two lanes, and a writer for each."""
-    arena = ExperienceArena.create(
-        run_shape(num_workers=2, slots_per_lane=slots_per_lane, segment_length=segment_length)
-    )
+    arena = ExperienceArena.create(run_shape(**{"num_workers": 2, "slots_per_lane": 2, "segment_length": 2, **numbers}))
     writers = []
     for worker in range(2):
         lanes = counting_lanes("single", [LONG, LONG])
@@ -168,6 +166,27 @@ def test_a_fast_worker_takes_no_slot_of_a_slow_one():
     for _ in range(3):
         fill(slow)
     assert not slow.open() and not len(arena.slots.in_state(SlotState.FREE))
+
+
+def test_a_lane_goes_ahead_of_the_learner_only_while_the_learner_lacks_a_batch():
+    arena, (writer, other) = two_workers(slots_per_lane=3, segments_per_batch=3)
+
+    def learn(count):
+        taken = arena.full.pop_many(count)
+        arena.slots.claim(taken, SlotState.FULL, SlotState.READING, READER)
+        assert not other.open()  # what is being read waits still
+        arena.release(taken)
+
+    fill(writer)
+    fill(writer)  # two segments waited, and the learner takes three
+    assert not writer.open()
+    fill(other)  # none of its own waits, however many of others do
+    assert not other.open()
+    learn(3)
+    assert not writer.open() and (writer.slots >= 0).tolist() == [True, False]  # the first lane's are learned, both
+    assert not other.open()
+    learn(1)
+    assert writer.open() and other.open()
 
 
 def test_released_slots_are_free_again_and_the_workers_are_woken():

@@ -1,0 +1,89 @@
+"""Which arithmetic a network computes in: what was asked for, or what the device is made for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from penstock.algorithms.appo import APPO
+from penstock.config import make_config
+from penstock.engine.preparation import emulation
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.nn import precision
+from penstock.nn.precision import is_bfloat16, multiplies_bfloat16
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Settle what the CPU and the GPU of this machine are."""
+
+    def settle(cpu: bool, gpu: bool = True) -> None:
+        monkeypatch.setattr(precision, "multiplies_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
+        monkeypatch.setattr("penstock.engine.preparation.multiplies_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
+
+    return settle
+
+
+@pytest.mark.parametrize(
+    ("asked", "on_new_cpu", "on_old_cpu", "on_gpu"),
+    [("float32", False, False, False), ("bfloat16", True, True, True), ("auto", True, False, True)],
+)
+def test_auto_is_bfloat16_where_the_device_multiplies_it_by_itself(machine, asked, on_new_cpu, on_old_cpu, on_gpu):
+    machine(cpu=True)
+    assert is_bfloat16(asked, CPU) == on_new_cpu
+    machine(cpu=False)
+    assert (is_bfloat16(asked, CPU), is_bfloat16(asked, GPU)) == (on_old_cpu, on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("flags\t\t: fpu avx2 avx512f avx512_bf16 fma", True),
+        ("flags\t\t: fpu amx_bf16 amx_tile", True),
+        ("Features\t: fp asimd bf16 i8mm", True),
+        ("flags\t\t: fpu avx2 avx512f fma", False),
+        ("", False),
+    ],
+)
+def test_a_cpu_says_by_its_flags_what_it_multiplies(tmp_path, monkeypatch, line, expected):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
+    read = precision._cpu_flags
+    monkeypatch.setattr(precision, "_cpu_flags", lambda: read(tmp_path / "cpuinfo"))
+    assert multiplies_bfloat16.__wrapped__("cpu") is expected
+
+
+def test_a_cpu_that_says_nothing_of_itself_multiplies_float32(tmp_path):
+    assert precision._cpu_flags(tmp_path / "none") == set()
+
+
+def test_without_a_gpu_there_is_none_that_multiplies_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert multiplies_bfloat16.__wrapped__("cuda") is False
+
+
+def test_an_emulated_precision_is_told_and_only_if_it_was_asked_for(machine):
+    def told(asked: str, device: str = "cpu") -> str | None:
+        return emulation(make_config(APPO.Config, {"env": "none", "precision": asked, "device": device}))
+
+    machine(cpu=False)
+    assert "this CPU does not multiply bfloat16 by itself" in told("bfloat16") and "precision='auto'" in told(
+        "bfloat16"
+    )
+    assert told("auto") is told("float32") is told("bfloat16", "cuda") is None
+    machine(cpu=True, gpu=False)
+    assert told("bfloat16") is None and "this GPU" in told("bfloat16", "cuda:1")
+
+
+def test_the_networks_body_computes_in_what_auto_has_settled(machine):
+    def dtype(asked: str) -> torch.dtype:
+        config = make_config(APPO.Config, {"env": "none", "precision": asked})
+        algorithm = APPO(config, ObservationSpec((1,), "float32"), ActionSpec((), "int64", num_actions=2))
+        with algorithm.autocast(CPU):
+            return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+
+    machine(cpu=True)
+    assert (dtype("auto"), dtype("float32")) == (torch.bfloat16, torch.float32)
+    machine(cpu=False)
+    assert (dtype("auto"), dtype("bfloat16")) == (torch.float32, torch.bfloat16)
