@@ -171,7 +171,8 @@ class ExperienceArena:
         bool
             Whether all lanes hold a slot now.
         """
-        waiting = np.concatenate([self.slots.in_state(SlotState.FULL), self.slots.in_state(SlotState.READING)])
+        # In this order what the learner takes hold of meanwhile is missed, not counted twice.
+        waiting = np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
         ahead = self.lane_of(waiting) if len(waiting) >= self.shape.segments_per_batch else waiting[:0]
         for turn in range(self.shape.slots_per_lane):
             without = np.flatnonzero((slots < 0) & ~np.isin(lanes, ahead))

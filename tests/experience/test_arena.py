@@ -189,6 +189,26 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_the_learner_lacks_a_batch()
     assert writer.open() and other.open()
 
 
+def test_what_the_learner_takes_hold_of_while_it_is_counted_does_not_count_twice():
+    arena, (writer, _) = two_workers(segments_per_batch=3)
+    fill(writer)
+    slots = arena.slots
+
+    class TakenMeanwhile:
+        """The table, with a learner that takes all full slots between two looks at it."""
+
+        claim = slots.claim
+
+        @staticmethod
+        def in_state(state):
+            found = slots.in_state(state)
+            slots.claim(arena.full.pop_many(9), SlotState.FULL, SlotState.READING, READER)
+            return found
+
+    arena.slots = TakenMeanwhile()
+    assert writer.open()
+
+
 def test_released_slots_are_free_again_and_the_workers_are_woken():
     arena, (writer, _) = two_workers()
     fill(writer)
