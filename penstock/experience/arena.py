@@ -153,8 +153,8 @@ class ExperienceArena:
     def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int) -> bool:
         """Take one of its slots for each lane to write.
 
-        A lane goes ahead of the learner, that is, begins a segment while one of its earlier ones waits, only if the
-        learner lacks a batch. Where it is the learner that limits the run, each lane then has one segment on its way,
+        A lane goes ahead of the learner, that is, begins a segment while one of its earlier ones waits, only while the
+        learner has not plenty. Where it is the learner that limits the run, each lane then has one segment on its way,
         written or waiting: more would be learned from later, and bring nothing sooner.
 
         Parameters
@@ -173,7 +173,7 @@ class ExperienceArena:
         """
         # In this order what the learner takes hold of meanwhile is missed, not counted twice.
         waiting = np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
-        ahead = self.lane_of(waiting) if len(waiting) >= self.shape.segments_per_batch else waiting[:0]
+        ahead = self.lane_of(waiting) if len(waiting) >= self.shape.plenty else waiting[:0]
         for turn in range(self.shape.slots_per_lane):
             without = np.flatnonzero((slots < 0) & ~np.isin(lanes, ahead))
             if not len(without):

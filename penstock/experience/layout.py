@@ -47,7 +47,7 @@ class RunShape:
     slots_per_lane
         Segments of each lane that fit in the arena: slot s is for segments of lane ``s % num_lanes`` alone.
     segments_per_batch
-        B: segments that the learner takes at a time. While as many wait, no lane goes ahead of it.
+        B: segments that the learner takes at a time.
     observation, action
         What a lane shows and takes.
     records
@@ -92,6 +92,16 @@ class RunShape:
     def num_slots(self) -> int:
         """Segments that fit in the arena."""
         return self.num_lanes * self.slots_per_lane
+
+    @property
+    def plenty(self) -> int:
+        """Waiting segments at which no lane goes ahead of the learner: two batches, so that hiccups are bridged.
+
+        Not less than one, else the learner might never have a batch; and not more than waits of all lanes when it has
+        just taken one: where the learner limits the run, that is when nobody is to go ahead.
+        """
+        batch = self.segments_per_batch
+        return max(batch, min(2 * batch, self.num_lanes - batch))
 
     @property
     def rows_per_slot(self) -> int:

@@ -180,13 +180,13 @@ def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each
 
 @settings(max_examples=60, deadline=None)
 @given(traffic=runs, moves=st.lists(st.integers(0, 9), max_size=120))
-def test_beside_a_batch_no_more_segments_wait_than_there_are_lanes(traffic, moves):
+def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffic, moves):
     for move in moves:
         if move >= 7:
             traffic.learn()
         else:
             traffic.write(move % len(traffic.lanes))
-        assert len(traffic.waiting()) < traffic.arena.shape.num_lanes + traffic.segments_per_batch
+        assert len(traffic.waiting()) < traffic.arena.shape.num_lanes + traffic.arena.shape.plenty
 
 
 @settings(max_examples=40, deadline=None)

@@ -168,7 +168,7 @@ def test_a_fast_worker_takes_no_slot_of_a_slow_one():
     assert not slow.open() and not len(arena.slots.in_state(SlotState.FREE))
 
 
-def test_a_lane_goes_ahead_of_the_learner_only_while_the_learner_lacks_a_batch():
+def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
     arena, (writer, other) = two_workers(slots_per_lane=3, segments_per_batch=3)
 
     def learn(count):
