@@ -163,14 +163,15 @@ def best_return_of(run: RunDirectory) -> float | None:
     return best
 
 
-def emulation(config: Config) -> str | None:
-    """What the user is to be told of a precision that the device only emulates; None if it does not."""
-    kind = torch.device(config.device).type
-    if config.precision != "bfloat16" or multiplies_bfloat16(kind):
+def emulation(algorithm: Algorithm) -> str | None:
+    """What the user is to be told of a precision that the CPU emulates; None if it does not, or has nothing to do."""
+    config = algorithm.config
+    is_on_cpu = torch.device(config.device).type == "cpu" or not infers_centrally(config.inference, algorithm)
+    if config.precision != "bfloat16" or not is_on_cpu or multiplies_bfloat16("cpu"):
         return None
     return (
-        f"precision='bfloat16': this {kind.replace('cpu', 'CPU').replace('cuda', 'GPU')} does not multiply bfloat16 by "
-        "itself, and emulating it may take many times as long as float32; precision='auto' takes what is fast"
+        "precision='bfloat16': this CPU does not multiply bfloat16 by itself, and emulating it may take many times as "
+        "long as float32; precision='auto' takes what is fast"
     )
 
 

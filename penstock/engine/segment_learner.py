@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 
@@ -73,6 +74,7 @@ class SegmentLearner(Learner):
         if len(self._held) < size:
             self._clock.switch("wait for data")
             return False
+        began = time.monotonic_ns()
         slots, self._held = self._held[:size], self._held[size:]
         if self._algorithm.synchronous:
             slots = slots[np.argsort(self._arena.lane_of(slots))]
@@ -88,6 +90,8 @@ class SegmentLearner(Learner):
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(slots)
+        if self._config.backend != "serial":  # where what is decided must not depend on the time
+            self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._owe(metrics)
         return True
 

@@ -209,7 +209,7 @@ class Trainer:
         self._run_directory = run
         if replay is not None and run is not None and self._algorithm.config.save_replay:
             replay = replace(replay, saved_at=run.replay_path)
-        notes = [note for note in (emulation(config), refill) if note is not None]
+        notes = [note for note in (emulation(self._algorithm), refill) if note is not None]
         self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes)
         self._supervisor.progress.seconds += time.monotonic() - began
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 
 import numpy as np
@@ -23,6 +24,8 @@ class Control(IntEnum):
     """The last value of DEATHS that the policy worker has seen between two batches; written by it."""
     WEIGHTS_SET = 4
     """How often parameters that rollout workers share were replaced from outside; written by the learner."""
+    PACE = 5
+    """Nanoseconds that the learner's last batch took it; 0 where time is to decide nothing; written by the learner."""
 
 
 class Contribution(IntEnum):
@@ -150,12 +153,8 @@ class ExperienceArena:
         """Number of the lane whose segments lie in each slot."""
         return slots % self.shape.num_lanes
 
-    def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int) -> bool:
+    def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int, plenty: float = math.inf) -> bool:
         """Take one of its slots for each lane to write.
-
-        A lane goes ahead of the learner, that is, begins a segment while one of its earlier ones waits, only while the
-        learner has not plenty. Where it is the learner that limits the run, each lane then has one segment on its way,
-        written or waiting: more would be learned from later, and bring nothing sooner.
 
         Parameters
         ----------
@@ -165,17 +164,21 @@ class ExperienceArena:
             int64 ``[N]``: the slot that each holds; where it is -1, that of a free one it may have is written there.
         worker
             Whose lanes they are.
+        plenty
+            While so many segments wait for the learner, a lane of which one waits gets no further slot.
 
         Returns
         -------
         bool
             Whether all lanes hold a slot now.
         """
+        if (slots >= 0).all():
+            return True
         # In this order what the learner takes hold of meanwhile is missed, not counted twice.
         waiting = np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
-        ahead = self.lane_of(waiting) if len(waiting) >= self.shape.plenty else waiting[:0]
+        may_write = np.full(len(lanes), True) if len(waiting) < plenty else ~np.isin(lanes, self.lane_of(waiting))
         for turn in range(self.shape.slots_per_lane):
-            without = np.flatnonzero((slots < 0) & ~np.isin(lanes, ahead))
+            without = np.flatnonzero((slots < 0) & may_write)
             if not len(without):
                 break
             wanted = lanes[without] + turn * self.shape.num_lanes

@@ -94,16 +94,6 @@ class RunShape:
         return self.num_lanes * self.slots_per_lane
 
     @property
-    def plenty(self) -> int:
-        """Waiting segments at which no lane goes ahead of the learner: two batches, so that hiccups are bridged.
-
-        Not less than one, else the learner might never have a batch; and not more than waits of all lanes when it has
-        just taken one: where the learner limits the run, that is when nobody is to go ahead.
-        """
-        batch = self.segments_per_batch
-        return max(batch, min(2 * batch, self.num_lanes - batch))
-
-    @property
     def rows_per_slot(self) -> int:
         """T + 1."""
         return self.segment_length + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +12,8 @@ from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState, scatter
 
+HEADROOM = 1.25  # lanes are given so much more time for a segment than their last one took
+
 
 class SegmentWriter:
     """The slots that a group's lanes are writing, and the row at which each lane stands.
@@ -17,6 +21,10 @@ class SegmentWriter:
     Slots of a group are opened and closed together: when the first lane has written T transitions, the others (which
     may be behind by a final row) are padded with transitions that are not valid. A lane's observation lies in its
     row before an action is chosen for it; `record` then writes what came of the action and moves on.
+
+    No lane goes ahead of a learner that has plenty: while so many segments wait that the learner is at work with them
+    until the lanes could have written their next, a lane begins one only if none of its earlier ones waits. It would
+    be learned from later, and bring nothing sooner.
 
     Parameters
     ----------
@@ -43,6 +51,8 @@ class SegmentWriter:
         self.cursor = np.zeros(lanes.num_lanes, np.int64)
         self.epoch = -1
         self.is_open = False
+        self._began = 0
+        self._took = 0
 
     @property
     def rows(self) -> np.ndarray:
@@ -51,11 +61,18 @@ class SegmentWriter:
 
     def open(self) -> bool:
         """Begin new segments with what the lanes show now; False while a lane has no free slot."""
-        if not self.arena.take(self.lane_numbers, self.slots, self.worker):
+        if not self.arena.take(self.lane_numbers, self.slots, self.worker, self.plenty()):
             return False
         self.base = self.slots * (self.length + 1)
+        self._began = time.monotonic_ns()
         self._begin()
         return True
+
+    def plenty(self) -> float:
+        """Segments that keep the learner at work while these lanes write their next ones; a batch is the least."""
+        pace = int(self.arena.control[Control.PACE])
+        batches = max(1.0, HEADROOM * self._took / pace) if pace else math.inf
+        return batches * self.arena.shape.segments_per_batch
 
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
@@ -111,6 +128,7 @@ class SegmentWriter:
         for lane in np.flatnonzero(self.cursor < self.length):
             self._void(np.arange(self.base[lane] + self.cursor[lane], self.base[lane] + self.length))
         self.is_open = False
+        self._took = time.monotonic_ns() - self._began
         self._deliver()
 
     def _deliver(self) -> None:

@@ -19,7 +19,7 @@ def is_bfloat16(precision: str, device: torch.device) -> bool:
 def multiplies_bfloat16(kind: str) -> bool:
     """Whether devices of a kind ("cpu", "cuda") multiply bfloat16 by themselves.
 
-    Where they do not, it is emulated: on a CPU of AVX2 the Nature CNN then learns ten times as slowly as in float32.
+    Where they do not, it is emulated: on a CPU of AVX2 the Nature CNN then takes more than ten times as long to learn.
     """
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)

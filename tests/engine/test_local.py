@@ -16,6 +16,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.supervisor import REST
 from penstock.engine.trainer import Trainer
+from penstock.experience.arena import Control
 from tests.engine.processes import PATIENCE, TINY, Watched
 
 pytestmark = pytest.mark.timeout(90)
@@ -107,6 +108,13 @@ def test_ppo_in_processes_computes_what_it_computes_in_one_every_time(tmp_path):
         for name, tensor in weights.items():
             assert torch.equal(others[name], tensor), name
         assert other_losses == losses
+
+
+def test_the_learner_says_what_its_last_batch_took():
+    began = time.monotonic_ns()
+    with Trainer(APPO, **TINY, run_dir=None) as trainer:
+        trainer.train(200, quiet=True)
+        assert 0 < trainer._arena.control[Control.PACE] < time.monotonic_ns() - began
 
 
 def test_two_trainers_train_at_once_in_threads_of_one_process():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,16 @@ def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_r
 class Traffic:
     """Slots on their way between groups, which write whenever they can, and a learner that takes so many in order."""
 
-    def __init__(self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int) -> None:
+    def __init__(
+        self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int, plenty: float = 1.0
+    ) -> None:
         shape = shape_of(
             APPO, num_workers=num_workers, num_groups=num_groups, num_envs_per_worker=num_groups * group_size,
             segment_length=1, num_minibatches=1, batch_size=segments_per_batch,
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
         self.segments_per_batch = segments_per_batch
+        self.plenty = plenty * segments_per_batch
         self.lanes = np.arange(shape.num_lanes).reshape(-1, group_size)
         self.slots = np.full_like(self.lanes, -1)
         self.num_segments = np.zeros(len(self.lanes), np.int64)
@@ -85,7 +89,7 @@ class Traffic:
         """Open the group's segments if they are not, else hand them over; False while it waits for slots."""
         worker, slots = group // self.arena.shape.num_groups, self.slots[group]
         if (slots < 0).any():
-            return self.arena.take(self.lanes[group], slots, worker)
+            return self.arena.take(self.lanes[group], slots, worker, self.plenty)
         assert self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, worker).all()
         self.arena.full.push_many(slots)
         slots.fill(-1)
@@ -121,7 +125,10 @@ class Traffic:
             pass
 
 
-runs = st.builds(Traffic, st.integers(1, 3), st.integers(1, 2), st.integers(1, 4), st.integers(1, 40))
+runs = st.builds(
+    Traffic, st.integers(1, 3), st.integers(1, 2), st.integers(1, 4), st.integers(1, 40),
+    st.sampled_from([1.0, 1.5, 3.0, math.inf]),
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,6 +171,13 @@ def test_where_a_batch_is_as_much_of_every_lane_all_have_just_that_much_on_its_w
         assert traffic.learn()
 
 
+def test_a_group_of_more_lanes_than_a_batch_writes_on_while_the_learner_is_the_faster():
+    slow, fast = Traffic(1, 1, 16, 4, plenty=1.0), Traffic(1, 1, 16, 4, plenty=4.5)
+    for traffic, goes_ahead in ((slow, False), (fast, True)):
+        assert traffic.write(0) and traffic.write(0) and len(traffic.waiting()) == 16
+        assert traffic.write(0) is goes_ahead
+
+
 @settings(max_examples=40, deadline=None)
 @given(num_groups=st.integers(2, 6), group_size=st.integers(1, 4), data=st.data())
 def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each_has_one_segment_on_its_way(
@@ -186,7 +200,7 @@ def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffi
             traffic.learn()
         else:
             traffic.write(move % len(traffic.lanes))
-        assert len(traffic.waiting()) < traffic.arena.shape.num_lanes + traffic.arena.shape.plenty
+        assert len(traffic.waiting()) < traffic.arena.shape.num_lanes + traffic.plenty
 
 
 @settings(max_examples=40, deadline=None)

@@ -185,6 +185,12 @@ def test_a_closed_run_leaves_the_precision_of_products_as_it_was(monkeypatch):
     assert torch.get_float32_matmul_precision() == before == "highest"
 
 
+def test_what_a_batch_took_decides_nothing():
+    with penstock.APPO(**SERIAL, **APPO) as trainer:
+        trainer.train(100, quiet=True)
+        assert trainer._arena.control[Control.PACE] == 0
+
+
 def test_without_a_goal_no_rollout_worker_steps():
     Witnessed.made.clear()
     with penstock.PPO(**{**SERIAL, "env": Witnessed}) as trainer:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from penstock.envs.spaces import ObservationSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.segments import SegmentWriter
 from penstock.ipc import SlotState
 from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import LOGITS, READER, run_shape
 
 LONG = [(99, "terminated")]
+FOREVER = 2**60  # nanoseconds
 
 
 def two_workers(**numbers):
@@ -170,6 +171,7 @@ def test_a_fast_worker_takes_no_slot_of_a_slow_one():
 
 def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
     arena, (writer, other) = two_workers(slots_per_lane=3, segments_per_batch=3)
+    arena.control[Control.PACE] = FOREVER
 
     def learn(count):
         taken = arena.full.pop_many(count)
@@ -178,7 +180,7 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
         arena.release(taken)
 
     fill(writer)
-    fill(writer)  # two segments waited, and the learner takes three
+    fill(writer)  # two segments waited, and to so slow a learner a batch of three is plenty
     assert not writer.open()
     fill(other)  # none of its own waits, however many of others do
     assert not other.open()
@@ -191,6 +193,7 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
 
 def test_what_the_learner_takes_hold_of_while_it_is_counted_does_not_count_twice():
     arena, (writer, _) = two_workers(segments_per_batch=3)
+    arena.control[Control.PACE] = FOREVER
     fill(writer)
     slots = arena.slots
 

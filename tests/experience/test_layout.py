@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,11 +91,3 @@ def test_the_numbers_of_lanes_slots_and_groups_follow_from_the_workers():
     shape = run_shape(num_workers=3, num_envs_per_worker=8, num_groups=2, slots_per_lane=2)
     assert shape.num_slots == 48
     assert (shape.num_lanes, shape.group_size, shape.all_groups, shape.rows_per_slot) == (24, 4, 6, 5)
-
-
-@pytest.mark.parametrize(
-    ("num_lanes", "batch", "expected"),
-    [(32, 16, 16), (40, 16, 24), (48, 16, 32), (256, 16, 32), (24, 16, 16), (8, 16, 16), (2, 1, 1), (3, 1, 2)],
-)
-def test_plenty_is_two_batches_where_there_are_lanes_for_a_third(num_lanes, batch, expected):
-    assert run_shape(num_envs_per_worker=num_lanes, segments_per_batch=batch).plenty == expected

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.experience import segments
+from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from tests.envs.arrangements import ARRANGEMENTS, counting_lanes
 from tests.envs.counting import Ending
@@ -242,3 +244,27 @@ def test_a_fence_loses_only_what_stood_in_open_segments(arrangement, length, end
             at = begin + len(steps)
     assert any(segment.epoch == len(until_fence) for segment in writing.finished[0])
     writing.lanes.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pace", "batches"),
+    [(1, 0, np.inf), (0, 5, 1.0), (1, 5, 1.0), (4, 5, 1.0), (8, 5, 2.0), (40, 5, 10.0)],
+)
+def test_plenty_is_what_the_learner_needs_a_quarter_more_time_for_than_the_lanes_for_a_segment(
+    monkeypatch, seconds, pace, batches
+):
+    now = [0]
+    monkeypatch.setattr(segments.time, "monotonic_ns", lambda: now[0])
+    writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=2, slots_per_lane=9)
+    writing.arena.control[Control.PACE] = pace
+    writer = writing.writer
+    assert writer.plenty() == (np.inf if pace == 0 else 2.0)  # nothing has been written yet
+    for took in (99, seconds):  # it is the last one that counts
+        now[0] += 1000  # waiting for slots is not writing
+        assert writer.open()
+        while writer.is_open:
+            now[0] += took / 2
+            writer.lanes.step(np.zeros(2, np.int64))
+            writer.record()
+        assert writing.arena.slots.in_state(SlotState.FULL).size
+    assert writer.plenty() == 2 * batches

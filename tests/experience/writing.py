@@ -20,14 +20,14 @@ READER = 0xFFFF
 
 
 def run_shape(**numbers: object) -> RunShape:
-    """A small run of one worker: two lanes of counting environments, T = 4, a slot for each lane, endless batches."""
+    """A small run of one worker: two lanes of counting environments, T = 4, a slot for each lane, batches of two."""
     defaults: dict[str, object] = {
         "num_workers": 1,
         "num_envs_per_worker": 2,
         "num_groups": 1,
         "segment_length": 4,
         "slots_per_lane": 1,
-        "segments_per_batch": 10**9,
+        "segments_per_batch": 2,
         "observation": ObservationSpec((3,), "float32"),
         "action": ActionSpec((), "int64", num_actions=2),
         "records": (),

@@ -15,6 +15,11 @@ from penstock.nn.precision import is_bfloat16, multiplies_bfloat16
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
+def appo(**settings: str) -> APPO:
+    config = make_config(APPO.Config, {"env": "none", **settings})
+    return APPO(config, ObservationSpec((1,), "float32"), ActionSpec((), "int64", num_actions=2))
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """Settle what the CPU and the GPU of this machine are."""
@@ -64,23 +69,23 @@ def test_without_a_gpu_there_is_none_that_multiplies_bfloat16(monkeypatch):
 
 
 def test_an_emulated_precision_is_told_and_only_if_it_was_asked_for(machine):
-    def told(asked: str, device: str = "cpu") -> str | None:
-        return emulation(make_config(APPO.Config, {"env": "none", "precision": asked, "device": device}))
+    def told(asked: str, **settings: str) -> str | None:
+        return emulation(appo(precision=asked, **settings))
 
     machine(cpu=False)
     assert "this CPU does not multiply bfloat16 by itself" in told("bfloat16") and "precision='auto'" in told(
         "bfloat16"
     )
-    assert told("auto") is told("float32") is told("bfloat16", "cuda") is None
-    machine(cpu=True, gpu=False)
-    assert told("bfloat16") is None and "this GPU" in told("bfloat16", "cuda:1")
+    assert told("auto") is told("float32") is None
+    assert told("bfloat16", device="cuda:1") is None  # all is chosen and learned on the GPU
+    assert "this CPU" in told("bfloat16", device="cuda:1", inference="local")
+    machine(cpu=True)
+    assert told("bfloat16") is None
 
 
 def test_the_networks_body_computes_in_what_auto_has_settled(machine):
     def dtype(asked: str) -> torch.dtype:
-        config = make_config(APPO.Config, {"env": "none", "precision": asked})
-        algorithm = APPO(config, ObservationSpec((1,), "float32"), ActionSpec((), "int64", num_actions=2))
-        with algorithm.autocast(CPU):
+        with appo(precision=asked).autocast(CPU):
             return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
     machine(cpu=True)
