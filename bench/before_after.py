@@ -5,6 +5,10 @@
 RUNS holds the directories ``before-TASK-SEED`` and ``after-TASK-SEED`` of ``penstock train ... --run-dir``, made with
 the same settings by the two states. Drawn is the mean return of the last 100 training episodes over steps, a thin line
 for each seed and a thick one for their mean; printed is that return at the end, and over the whole run.
+
+Two serial runs of one seed (``--backend serial``, and the same ``--inference`` and ``--num-groups``) live through the
+same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates they learned the
+same.
 """
 
 from __future__ import annotations
@@ -14,18 +18,45 @@ import json
 import re
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 COLOURS = {"before": "C0", "after": "C1"}
+COMPARED = ("loss/value_loss", "loss/entropy", "loss/grad_norm")
+SAME = 0.01  # relative: what differs by less is the same
+
+
+def metrics_of(run: Path) -> list[dict[str, Any]]:
+    """What a run wrote down, line by line."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def curve(run: Path) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and mean return of the last training episodes, of a run."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    points = [(x["steps"], x["episode/mean_return"]) for x in lines if x.get("episode/mean_return") is not None]
-    steps, returns = np.array(sorted(set(points))).T
+    returns_at = {x["steps"]: x["episode/mean_return"] for x in metrics_of(run)}
+    points = [(steps, mean) for steps, mean in returns_at.items() if mean is not None]
+    steps, returns = np.array(sorted(points)).T
     return steps, returns
+
+
+def same_updates(one: Path, other: Path) -> int:
+    """Updates after which two runs still reported the same losses and gradients, batch for batch."""
+    mine, theirs = (
+        {x["steps"]: [x["updates"], *(x[name] for name in COMPARED)] for x in metrics_of(run) if x.get(COMPARED[0])}
+        for run in (one, other)
+    )
+    count = 0
+    for steps in sorted(mine.keys() & theirs.keys()):
+        if not np.allclose(mine[steps], theirs[steps], rtol=SAME, atol=0.0):
+            break
+        count = int(mine[steps][0])
+    return count
+
+
+def is_serial(run: Path) -> bool:
+    """Whether a run was one of the serial backend."""
+    return bool(json.loads((run / "config.json").read_text())["backend"] == "serial")
 
 
 def main() -> None:
@@ -36,8 +67,14 @@ def main() -> None:
     arguments = parser.parse_args()
     curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(arguments.runs.iterdir()):
-        if (found := re.fullmatch(r"(before|after)-(\w+)-\d+", run.name)) and (run / "metrics.jsonl").exists():
+        found = re.fullmatch(r"(before|after)-(\w+)-(\d+)", run.name)
+        if not found or not (run / "metrics.jsonl").exists():
+            continue
+        if not is_serial(run):
             curves[found[2]][found[1]].append(curve(run))
+        elif found[1] == "before":
+            count = same_updates(run, arguments.runs / f"after-{found[2]}-{found[3]}")
+            print(f"{found[2]}, seed {found[3]}, serial: the same to {SAME:.0%} for {count} updates")
     draw(curves, arguments.plot)
 
 
@@ -62,8 +99,8 @@ def draw(curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]], targ
             axis.plot(grid / 1000, lines.mean(0), color=COLOURS[state], linewidth=2, label=state)
             ends, means = lines[:, -1], lines.mean(1)
             print(
-                f"| {task} | {state} | {len(runs)} | {ends.mean():.1f} ({' '.join(f'{x:.0f}' for x in ends)}) "
-                f"| {means.mean():.1f} ({' '.join(f'{x:.0f}' for x in means)}) |"
+                f"| {task} | {state} | {len(runs)} | {ends.mean():.3g} ({' '.join(f'{x:.3g}' for x in ends)}) "
+                f"| {means.mean():.3g} ({' '.join(f'{x:.3g}' for x in means)}) |"
             )
         axis.set(title=task, xlabel="thousand steps", ylabel="mean return in training")
         axis.grid(alpha=0.3)
