@@ -1,14 +1,16 @@
 """Draws the learning curves of two states of the code, from run directories: what was made faster must learn the same.
 
-    python bench/before_after.py RUNS --plot FILE
+    python bench/before_after.py RUNS --plot FILE [--keep DIRECTORY]
 
 RUNS holds the directories ``before-TASK-SEED`` and ``after-TASK-SEED`` of ``penstock train ... --run-dir``, made with
 the same settings by the two states. Drawn is the mean return of the last 100 training episodes over steps, a thin line
-for each seed and a thick one for their mean; printed is that return at the end, and over the whole run.
+for each seed and a thick one for their mean as far as all have come; printed is that return there, and up to there.
 
 Two serial runs of one seed (``--backend serial``, and the same ``--inference`` and ``--num-groups``) live through the
 same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates they learned the
 same.
+
+``--keep`` writes the curves, and no more, to a directory that can stand for RUNS: seeds can be added another day.
 """
 
 from __future__ import annotations
@@ -34,10 +36,23 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
 
 def curve(run: Path) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and mean return of the last training episodes, of a run."""
-    returns_at = {x["steps"]: x["episode/mean_return"] for x in metrics_of(run)}
+    returns_at = {x["steps"]: x.get("episode/mean_return") for x in metrics_of(run)}
     points = [(steps, mean) for steps, mean in returns_at.items() if mean is not None]
     steps, returns = np.array(sorted(points)).T
     return steps, returns
+
+
+def keep(run: Path, target: Path) -> None:
+    """Write some 200 points of a run's curve, as a run that has nothing else."""
+    steps, returns = curve(run)
+    chosen = np.unique(np.linspace(0, len(steps) - 1, 200).astype(int))
+    lines = [
+        {"steps": int(at), "episode/mean_return": round(float(mean), 3)}
+        for at, mean in zip(steps[chosen], returns[chosen], strict=True)
+    ]
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (target / "config.json").write_text('{"backend": "local"}\n')
 
 
 def same_updates(one: Path, other: Path) -> int:
@@ -64,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--plot", type=Path, required=True)
+    parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
     curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(arguments.runs.iterdir()):
@@ -72,6 +88,8 @@ def main() -> None:
             continue
         if not is_serial(run):
             curves[found[2]][found[1]].append(curve(run))
+            if arguments.keep:
+                keep(run, arguments.keep / run.name)
         elif found[1] == "before":
             count = same_updates(run, arguments.runs / f"after-{found[2]}-{found[3]}")
             print(f"{found[2]}, seed {found[3]}, serial: the same to {SAME:.0%} for {count} updates")
@@ -94,8 +112,8 @@ def draw(curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]], targ
             if not (runs := states.get(state)):
                 continue
             lines = np.array([np.interp(grid, steps, returns) for steps, returns in runs])
-            for line in lines:
-                axis.plot(grid / 1000, line, color=COLOURS[state], alpha=0.25, linewidth=0.8)
+            for steps, returns in runs:
+                axis.plot(steps / 1000, returns, color=COLOURS[state], alpha=0.25, linewidth=0.8)
             axis.plot(grid / 1000, lines.mean(0), color=COLOURS[state], linewidth=2, label=state)
             ends, means = lines[:, -1], lines.mean(1)
             print(
