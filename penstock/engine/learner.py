@@ -151,6 +151,11 @@ class Learner:
     def _has_reached_goal(self) -> bool:
         return self._steps >= self._arena.control[Control.GOAL]
 
+    @property
+    def _heeds_time(self) -> bool:
+        """Whether time may decide something: in a serial run nothing that is decided depends on it."""
+        return bool(self._config.backend != "serial")
+
     def _updated(self) -> None:
         """Count an update."""
         self._version += 1
@@ -171,8 +176,7 @@ class Learner:
         """Report what came of an update, now or with a later one."""
         # What an update does not report, as one without a step of the policy does, stands as it was.
         self._brought, self._owes_report = {**self._brought, **metrics}, True
-        is_quiet = self._config.backend != "serial"  # where what is decided must not depend on the time
-        if not is_quiet or time.monotonic() >= self._next_report or self._has_reached_goal:
+        if not self._heeds_time or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._report_what_is_owed()
 
     def _report_now(self) -> None:

@@ -113,7 +113,7 @@ class ReplayLearner(Learner):
 
     def _report_progress(self) -> None:
         """Say how far the run is where no update says so: before the first one, and at the goal."""
-        if self._config.backend == "serial":  # where what is decided must not depend on the time
+        if not self._heeds_time:
             is_time = self._steps >= self._reported_steps + STEPS_BETWEEN_REPORTS
         else:
             is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report

@@ -90,7 +90,7 @@ class SegmentLearner(Learner):
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(slots)
-        if self._config.backend != "serial":  # where what is decided must not depend on the time
+        if self._heeds_time:
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._owe(metrics)
         return True

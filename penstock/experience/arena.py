@@ -153,6 +153,11 @@ class ExperienceArena:
         """Number of the lane whose segments lie in each slot."""
         return slots % self.shape.num_lanes
 
+    def waiting(self) -> np.ndarray:
+        """Slots whose segments the learner has not read to the end, full or being read, int64 ``[K]``."""
+        # In this order what the learner takes hold of meanwhile is missed, not counted twice.
+        return np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
+
     def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int, plenty: float = math.inf) -> bool:
         """Take one of its slots for each lane to write.
 
@@ -174,8 +179,7 @@ class ExperienceArena:
         """
         if (slots >= 0).all():
             return True
-        # In this order what the learner takes hold of meanwhile is missed, not counted twice.
-        waiting = np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
+        waiting = self.waiting()
         may_write = np.full(len(lanes), True) if len(waiting) < plenty else ~np.isin(lanes, self.lane_of(waiting))
         for turn in range(self.shape.slots_per_lane):
             without = np.flatnonzero((slots < 0) & may_write)

@@ -12,7 +12,7 @@ from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState, scatter
 
-HEADROOM = 1.25  # lanes are given so much more time for a segment than their last one took
+HEADROOM = 1.25  # so many times as long as their last segment took, lanes are reckoned to need for the next
 
 
 class SegmentWriter:

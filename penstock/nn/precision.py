@@ -27,7 +27,7 @@ def multiplies_bfloat16(kind: str) -> bool:
 
 
 def _cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
-    """What the CPU says that it can do, or more words."""
+    """All words of what the CPU says of itself, its flags among them."""
     try:
         return set(cpuinfo.read_text().split())
     except OSError:

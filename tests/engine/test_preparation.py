@@ -102,11 +102,6 @@ class Traffic:
         self.slots[worker * num_groups : (worker + 1) * num_groups] = -1
         self.arena.reclaim(worker)
 
-    def waiting(self) -> np.ndarray:
-        """Slots whose segments have not been learned from."""
-        slots = self.arena.slots
-        return np.concatenate([slots.in_state(SlotState.FULL), slots.in_state(SlotState.READING)])
-
     def learn(self) -> bool:
         """Take a batch and give it back; False while there is none."""
         hints = self.arena.full.pop_many(self.arena.shape.num_slots)
@@ -174,7 +169,7 @@ def test_where_a_batch_is_as_much_of_every_lane_all_have_just_that_much_on_its_w
 def test_a_group_of_more_lanes_than_a_batch_writes_on_while_the_learner_is_the_faster():
     slow, fast = Traffic(1, 1, 16, 4, plenty=1.0), Traffic(1, 1, 16, 4, plenty=4.5)
     for traffic, goes_ahead in ((slow, False), (fast, True)):
-        assert traffic.write(0) and traffic.write(0) and len(traffic.waiting()) == 16
+        assert traffic.write(0) and traffic.write(0) and len(traffic.arena.waiting()) == 16
         assert traffic.write(0) is goes_ahead
 
 
@@ -188,7 +183,7 @@ def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each
     order = data.draw(st.permutations(range(len(traffic.lanes))), label="order")
     for _ in range(12):
         traffic.write_until_all_wait(order)
-        assert sorted(traffic.arena.lane_of(traffic.waiting())) == list(range(num_groups * group_size))
+        assert sorted(traffic.arena.lane_of(traffic.arena.waiting())) == list(range(num_groups * group_size))
         assert traffic.learn()
 
 
@@ -200,7 +195,7 @@ def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffi
             traffic.learn()
         else:
             traffic.write(move % len(traffic.lanes))
-        assert len(traffic.waiting()) < traffic.arena.shape.num_lanes + traffic.plenty
+        assert len(traffic.arena.waiting()) < traffic.arena.shape.num_lanes + traffic.plenty
 
 
 @settings(max_examples=40, deadline=None)
