@@ -45,7 +45,7 @@ class Config:
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-    bfloat16 where the GPU or CPU that a role computes on multiplies it by itself, else float32."""
+    bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32."""
     seed: int = 0
     """Seeds weights, environments and exploration."""
 

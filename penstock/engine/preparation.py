@@ -19,7 +19,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay, transition_fields
 from penstock.nn import PolicyNetwork, WeightsLayout
-from penstock.nn.precision import multiplies_bfloat16
+from penstock.nn.precision import is_faster_in_bfloat16
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -163,15 +163,15 @@ def best_return_of(run: RunDirectory) -> float | None:
     return best
 
 
-def emulation(algorithm: Algorithm) -> str | None:
-    """What the user is to be told of a precision that the CPU emulates; None if it does not, or has nothing to do."""
+def slow_precision(algorithm: Algorithm) -> str | None:
+    """What the user is to be told of a precision that is slow on the CPU; None if it is not, or nothing runs there."""
     config = algorithm.config
     is_on_cpu = torch.device(config.device).type == "cpu" or not infers_centrally(config.inference, algorithm)
-    if config.precision != "bfloat16" or not is_on_cpu or multiplies_bfloat16("cpu"):
+    if config.precision != "bfloat16" or not is_on_cpu or is_faster_in_bfloat16("cpu"):
         return None
     return (
-        "precision='bfloat16': this CPU does not multiply bfloat16 by itself, and emulating it may take many times as "
-        "long as float32; precision='auto' takes what is fast"
+        "precision='bfloat16': this CPU is faster in float32, many times so where it has to emulate bfloat16; "
+        "precision='auto' takes what is fast"
     )
 
 

@@ -7,27 +7,28 @@ from pathlib import Path
 
 import torch
 
-_BFLOAT16_IN_CPUS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, ARM
+_FAST_BFLOAT16 = ({"amx_bf16"}, {"avx512_bf16", "AuthenticAMD"}, {"bf16"})  # all of one of them; the last is ARM's
 
 
 def is_bfloat16(precision: str, device: torch.device) -> bool:
     """Whether a network of this precision, one of those a config may name, computes in bfloat16 on a device."""
-    return precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(device.type))
+    return precision == "bfloat16" or (precision == "auto" and is_faster_in_bfloat16(device.type))
 
 
 @functools.cache
-def multiplies_bfloat16(kind: str) -> bool:
-    """Whether devices of a kind ("cpu", "cuda") multiply bfloat16 by themselves.
+def is_faster_in_bfloat16(kind: str) -> bool:
+    """Whether devices of a kind ("cpu", "cuda") multiply bfloat16 faster than float32.
 
-    Where they do not, it is emulated: on a CPU of AVX2 the Nature CNN then takes more than ten times as long to learn.
+    A CPU of AVX2 emulates it: the Nature CNN then takes more than ten times as long to learn. Intel's AVX-512 BF16
+    without AMX multiplies it by itself, but no faster, and what is around the products takes longer.
     """
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    return kind == "cpu" and not _BFLOAT16_IN_CPUS.isdisjoint(_cpu_flags())
+    return kind == "cpu" and any(words <= _cpu_words() for words in _FAST_BFLOAT16)
 
 
-def _cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
-    """All words of what the CPU says of itself, its flags among them."""
+def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
+    """All words of what the CPU says of itself: its flags, its vendor."""
     try:
         return set(cpuinfo.read_text().split())
     except OSError:

@@ -7,10 +7,10 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.config import make_config
-from penstock.engine.preparation import emulation
+from penstock.engine.preparation import slow_precision
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import precision
-from penstock.nn.precision import is_bfloat16, multiplies_bfloat16
+from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -25,8 +25,8 @@ def machine(monkeypatch):
     """Settle what the CPU and the GPU of this machine are."""
 
     def settle(cpu: bool, gpu: bool = True) -> None:
-        monkeypatch.setattr(precision, "multiplies_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
-        monkeypatch.setattr("penstock.engine.preparation.multiplies_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
+        monkeypatch.setattr(precision, "is_faster_in_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
+        monkeypatch.setattr("penstock.engine.preparation.is_faster_in_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)
 
     return settle
 
@@ -35,7 +35,7 @@ def machine(monkeypatch):
     ("asked", "on_new_cpu", "on_old_cpu", "on_gpu"),
     [("float32", False, False, False), ("bfloat16", True, True, True), ("auto", True, False, True)],
 )
-def test_auto_is_bfloat16_where_the_device_multiplies_it_by_itself(machine, asked, on_new_cpu, on_old_cpu, on_gpu):
+def test_auto_is_bfloat16_where_the_device_is_faster_in_it(machine, asked, on_new_cpu, on_old_cpu, on_gpu):
     machine(cpu=True)
     assert is_bfloat16(asked, CPU) == on_new_cpu
     machine(cpu=False)
@@ -45,37 +45,37 @@ def test_auto_is_bfloat16_where_the_device_multiplies_it_by_itself(machine, aske
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("flags\t\t: fpu avx2 avx512f avx512_bf16 fma", True),
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2 avx512f avx512_bf16 fma", True),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx2 avx512f avx512_bf16 fma", False),
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2 fma", False),
         ("flags\t\t: fpu amx_bf16 amx_tile", True),
         ("Features\t: fp asimd bf16 i8mm", True),
         ("flags\t\t: fpu avx2 avx512f fma", False),
         ("", False),
     ],
 )
-def test_a_cpu_says_by_its_flags_what_it_multiplies(tmp_path, monkeypatch, line, expected):
+def test_a_cpu_says_by_its_words_in_what_it_is_faster(tmp_path, monkeypatch, line, expected):
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
-    read = precision._cpu_flags
-    monkeypatch.setattr(precision, "_cpu_flags", lambda: read(tmp_path / "cpuinfo"))
-    assert multiplies_bfloat16.__wrapped__("cpu") is expected
+    read = precision._cpu_words
+    monkeypatch.setattr(precision, "_cpu_words", lambda: read(tmp_path / "cpuinfo"))
+    assert is_faster_in_bfloat16.__wrapped__("cpu") is expected
 
 
 def test_a_cpu_that_says_nothing_of_itself_multiplies_float32(tmp_path):
-    assert precision._cpu_flags(tmp_path / "none") == set()
+    assert precision._cpu_words(tmp_path / "none") == set()
 
 
-def test_without_a_gpu_there_is_none_that_multiplies_bfloat16(monkeypatch):
+def test_without_a_gpu_there_is_none_that_is_faster_in_bfloat16(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert multiplies_bfloat16.__wrapped__("cuda") is False
+    assert is_faster_in_bfloat16.__wrapped__("cuda") is False
 
 
-def test_an_emulated_precision_is_told_and_only_if_it_was_asked_for(machine):
+def test_a_slow_precision_is_told_and_only_if_it_was_asked_for(machine):
     def told(asked: str, **settings: str) -> str | None:
-        return emulation(appo(precision=asked, **settings))
+        return slow_precision(appo(precision=asked, **settings))
 
     machine(cpu=False)
-    assert "this CPU does not multiply bfloat16 by itself" in told("bfloat16") and "precision='auto'" in told(
-        "bfloat16"
-    )
+    assert "this CPU is faster in float32" in told("bfloat16") and "precision='auto'" in told("bfloat16")
     assert told("auto") is told("float32") is None
     assert told("bfloat16", device="cuda:1") is None  # all is chosen and learned on the GPU
     assert "this CPU" in told("bfloat16", device="cuda:1", inference="local")
