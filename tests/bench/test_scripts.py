@@ -1,0 +1,55 @@
+"""The scripts in bench/ read the commands that the pages and they themselves name them by."""
+
+import argparse
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path.name for path in (ROOT / "bench").glob("*.py") if "argparse" in path.read_text())
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+COMMAND = re.compile(r"^ {4}python bench/(.*?)$|`python bench/(.*?)`", re.MULTILINE)
+COMMANDS = sorted({indented or quoted for page in PAGES for indented, quoted in COMMAND.findall(page.read_text())})
+
+
+class IsReadError(Exception):
+    """The command line was read."""
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Run a script as far as it has read its command line."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(parser: argparse.ArgumentParser) -> None:
+        parse(parser)
+        raise IsReadError
+
+    def start(command: str) -> None:
+        script, *flags = shlex.split(command)
+        monkeypatch.setattr("sys.argv", [script, *flags])
+        runpy.run_path(str(ROOT / "bench" / script), run_name="__main__")
+
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    return start
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_can_be_read(start, command):
+    with pytest.raises(IsReadError):
+        start(command)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_has_the_flags_that_it_shows(start, script, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        start(f"{script} --help")
+    shown = capsys.readouterr().out
+    usage, _, described = shown.partition(f"python bench/{script}")
+    assert described, "its docstring shows no command"
+    named = set(re.findall(r"--[a-z0-9-]+", described.partition("\n\n")[0]))
+    assert named <= set(re.findall(r"--[a-z0-9-]+", usage))
