@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -13,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import cloudpickle
@@ -39,6 +41,7 @@ class EnvSpec:
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
         What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
+        With a callable travel the environments that are registered here.
     mask_is_in_info
         Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
     """
@@ -95,11 +98,13 @@ class EnvSpec:
                 "returns a new environment each time"
             )
         _require_fitting_arguments(name, source, {**kwargs, "num_envs": 1} if vectorize == "vector" else kwargs)
-        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs))
+        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs, _registrations()))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
         """Return what to make, a registered spec, a callable or (for Atari) None, and its keyword arguments."""
-        source, kwargs = pickle.loads(self.payload)
+        source, kwargs, registered = pickle.loads(self.payload)
+        for registered_id, registration in registered.items():
+            gymnasium.registry.setdefault(registered_id, registration)
         return source, kwargs
 
 
@@ -173,9 +178,22 @@ def _require_fitting_arguments(name: str, source: Callable[..., Any], kwargs: di
         raise ValueError(f"env_kwargs do not fit {name}{signature}: {error}; given {given}") from None
 
 
-def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> bytes:
+def _registrations() -> dict[str, RegisteredEnv]:
+    # A callable may make what its script, or a package that the script imports, has registered: a worker process
+    # imports neither. What cannot be pickled stays here.
+    travelling = {}
+    for name, registration in gymnasium.registry.items():
+        with contextlib.suppress(Exception):
+            cloudpickle.dumps(registration)
+            travelling[name] = registration
+    return travelling
+
+
+def _pickled(
+    name: str, source: Any, kwargs: dict[str, Any], registered: Mapping[str, RegisteredEnv] = MappingProxyType({})
+) -> bytes:
     try:
-        return cloudpickle.dumps((source, kwargs))
+        return cloudpickle.dumps((source, kwargs, dict(registered)))
     except Exception as error:
         raise ValueError(
             f"environment {name} cannot travel to worker processes: {error}. Create what cannot be pickled (files, "

@@ -77,6 +77,23 @@ def test_a_class_is_found_by_its_module_and_by_its_file(tmp_path: Path) -> None:
     assert in_another_process(spec, "print(probe(spec)[0].shape)") == "(3,)"
 
 
+def test_a_callable_can_make_what_its_file_or_a_package_has_registered(tmp_path: Path) -> None:
+    (tmp_path / "their_package.py").write_text(
+        "import gymnasium, threading\n"
+        "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+        "gymnasium.register('Stays-v0', 'nobody:Knows', kwargs={'lock': threading.Lock()})\n"
+    )
+    (tmp_path / "maker.py").write_text(
+        "import gymnasium, their_package\ndef mine(): return gymnasium.make('Theirs-v0')\n"
+    )
+    try:
+        spec = EnvSpec.resolve(f"{tmp_path}/maker.py:mine")
+    finally:
+        for name in ("Theirs-v0", "Stays-v0"):
+            gymnasium.registry.pop(name, None)
+    assert in_another_process(spec, "print(probe(spec)[0].shape)") == "(4,)"
+
+
 def test_names_can_stand_in_file_names() -> None:
     assert EnvSpec.resolve("CartPole-v1").name == "CartPole-v1"
     assert EnvSpec.resolve("phys2d/CartPole-v1").name == "phys2d-CartPole-v1"
