@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import cloudpickle
@@ -41,7 +40,7 @@ class EnvSpec:
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
         What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
-        With a callable travel the environments that are registered here.
+        With it travels what is registered here, which an environment that is not Gymnasium's own may make.
     mask_is_in_info
         Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
     """
@@ -98,13 +97,18 @@ class EnvSpec:
                 "returns a new environment each time"
             )
         _require_fitting_arguments(name, source, {**kwargs, "num_envs": 1} if vectorize == "vector" else kwargs)
-        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs, _registrations()))
+        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
-        """Return what to make, a registered spec, a callable or (for Atari) None, and its keyword arguments."""
-        source, kwargs, registered = pickle.loads(self.payload)
-        for registered_id, registration in registered.items():
-            gymnasium.registry.setdefault(registered_id, registration)
+        """Return what to make, a registered spec, a callable or (for Atari) None, and its keyword arguments.
+
+        Gymnasium's registry of this process gets the registrations that travelled along, as far as it can load them.
+        """
+        source, kwargs, registrations = pickle.loads(self.payload)
+        for name, registration in registrations.items():
+            if name not in gymnasium.registry:
+                with contextlib.suppress(Exception):  # one that the environment has nothing to do with must not stop it
+                    gymnasium.registry[name] = pickle.loads(registration)
         return source, kwargs
 
 
@@ -178,22 +182,21 @@ def _require_fitting_arguments(name: str, source: Callable[..., Any], kwargs: di
         raise ValueError(f"env_kwargs do not fit {name}{signature}: {error}; given {given}") from None
 
 
-def _registrations() -> dict[str, RegisteredEnv]:
-    # A callable may make what its script, or a package that the script imports, has registered: a worker process
-    # imports neither. What cannot be pickled stays here.
+def _registrations() -> dict[str, bytes]:
+    # What a script, or a package that it imports, has registered, a worker process that imports neither has not. Each
+    # is pickled for itself: what cannot travel, or not arrive, hinders no other.
     travelling = {}
     for name, registration in gymnasium.registry.items():
         with contextlib.suppress(Exception):
-            cloudpickle.dumps(registration)
-            travelling[name] = registration
+            travelling[name] = cloudpickle.dumps(registration)
     return travelling
 
 
-def _pickled(
-    name: str, source: Any, kwargs: dict[str, Any], registered: Mapping[str, RegisteredEnv] = MappingProxyType({})
-) -> bytes:
+def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> bytes:
+    is_gymnasiums_own = isinstance(source, RegisteredEnv) and str(source.entry_point).startswith("gymnasium.")
+    registrations = {} if source is None or is_gymnasiums_own else _registrations()
     try:
-        return cloudpickle.dumps((source, kwargs, dict(registered)))
+        return cloudpickle.dumps((source, kwargs, registrations))
     except Exception as error:
         raise ValueError(
             f"environment {name} cannot travel to worker processes: {error}. Create what cannot be pickled (files, "

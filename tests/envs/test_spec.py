@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,20 +78,42 @@ def test_a_class_is_found_by_its_module_and_by_its_file(tmp_path: Path) -> None:
     assert in_another_process(spec, "print(probe(spec)[0].shape)") == "(3,)"
 
 
-def test_a_callable_can_make_what_its_file_or_a_package_has_registered(tmp_path: Path) -> None:
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    before = dict(gymnasium.registry)
+    yield
+    gymnasium.registry.clear()
+    gymnasium.registry.update(before)
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_environment_can_make_what_its_file_or_a_package_has_registered(tmp_path: Path) -> None:
     (tmp_path / "their_package.py").write_text(
-        "import gymnasium, threading\n"
-        "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
-        "gymnasium.register('Stays-v0', 'nobody:Knows', kwargs={'lock': threading.Lock()})\n"
+        "import gymnasium\ngymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
     )
     (tmp_path / "maker.py").write_text(
-        "import gymnasium, their_package\ndef mine(): return gymnasium.make('Theirs-v0')\n"
+        "import gymnasium, their_package\n"
+        "def mine(): return gymnasium.make('Theirs-v0')\n"
+        "gymnasium.register('Mine-v0', lambda: gymnasium.make('Theirs-v0').unwrapped)\n"
     )
-    try:
-        spec = EnvSpec.resolve(f"{tmp_path}/maker.py:mine")
-    finally:
-        for name in ("Theirs-v0", "Stays-v0"):
-            gymnasium.registry.pop(name, None)
+    for name in (f"{tmp_path}/maker.py:mine", "Mine-v0"):
+        spec = EnvSpec.resolve(name)
+        assert in_another_process(spec, "print(probe(spec)[0].shape)") == "(4,)"
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_registration_that_cannot_travel_or_not_arrive_stops_no_other(tmp_path: Path) -> None:
+    (tmp_path / "not_found_there.py").write_text("import gymnasium\nclass Theirs(gymnasium.Env): pass\n")
+    place = importlib.util.spec_from_file_location("not_found_there", tmp_path / "not_found_there.py")
+    assert place is not None and place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    sys.modules[module.__name__] = module
+    place.loader.exec_module(module)
+    gymnasium.register("Arrives-not-v0", module.Theirs)
+    gymnasium.register("Travels-not-v0", "nobody:Knows", kwargs={"lock": threading.Lock()})
+    spec = EnvSpec.resolve(lambda: gymnasium.make("CartPole-v1"))
+    del sys.modules[module.__name__]
     assert in_another_process(spec, "print(probe(spec)[0].shape)") == "(4,)"
 
 
