@@ -90,7 +90,7 @@ class SegmentLearner(Learner):
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(slots)
-        if self._heeds_time:
+        if self._heeds_time and learned:  # to gather what is too old to be learned from tells nothing of the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._owe(metrics)
         return True

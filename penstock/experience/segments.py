@@ -51,8 +51,8 @@ class SegmentWriter:
         self.cursor = np.zeros(lanes.num_lanes, np.int64)
         self.epoch = -1
         self.is_open = False
-        self._began = 0
-        self._took = 0
+        self._began = 0  # of the open segments, in nanoseconds of the monotonic clock
+        self._took = 0  # nanoseconds that the last ones needed
 
     @property
     def rows(self) -> np.ndarray:
@@ -60,7 +60,10 @@ class SegmentWriter:
         return self.base + self.cursor
 
     def open(self) -> bool:
-        """Begin new segments with what the lanes show now; False while a lane has no free slot."""
+        """Begin new segments with what the lanes show now; False while a lane gets no slot.
+
+        It has none free, or one of its segments waits and the learner has plenty.
+        """
         if not self.arena.take(self.lane_numbers, self.slots, self.worker, self.plenty()):
             return False
         self.base = self.slots * (self.length + 1)
@@ -77,6 +80,7 @@ class SegmentWriter:
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
+            self._began = time.monotonic_ns()
             self._begin()
 
     def _begin(self) -> None:

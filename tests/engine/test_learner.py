@@ -35,7 +35,7 @@ def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_a
     run, learner = a_run(max_policy_lag=4)
     run.learn_once(learner)  # so that the optimiser has momentum
     weights, version = run.published(), run.arena.weights.version
-    before = run.learned[-1]
+    before, pace = run.learned[-1], int(run.arena.control[Control.PACE])
 
     def state():
         moments = [tensor for state in learner._optimizer.state.values() for tensor in state.values()]
@@ -46,6 +46,7 @@ def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_a
     run.arena.control[Control.GOAL] = 1000
     assert learner.poll()
     assert run.published() == weights and run.arena.weights.version == version
+    assert run.arena.control[Control.PACE] == pace > 0, "no work tells nothing of the pace"
     assert all(torch.equal(one, two) for one, two in zip(kept, state(), strict=True))
     report = run.learn_once(learner)
     assert report["masked_steps"] == 32 and report["steps"] == before["steps"] + 32
