@@ -2,30 +2,36 @@
 
     python bench/before_after.py RUNS --plot FILE [--keep DIRECTORY]
 
-RUNS holds the directories ``before-TASK-SEED`` and ``after-TASK-SEED`` of ``penstock train ... --run-dir``, made with
-the same settings by the two states. Drawn is the mean return of the last 100 training episodes over steps, a thin line
-for each seed and a thick one for their mean as far as all have come; printed is that return there, and up to there.
+RUNS holds directories ``STATE-TASK-SEED`` of ``penstock train ... --run-dir``, such as ``before-Catch-1`` and
+``after-Catch-1``, made with the same settings by states of the code, or by one with a setting that is on trial. Drawn
+is the mean return of the last 100 training episodes over steps, a thin line for each seed and a thick one for their
+mean as far as all have come. Printed is that return there, and up to there, that at the end of each run, and the policy
+lag.
 
-Two serial runs of one seed (``--backend serial``, and the same ``--inference`` and ``--num-groups``) live through the
-same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates they learned the
-same.
+Two serial runs of one seed, before and after (``--backend serial``, and the same ``--inference`` and ``--num-groups``),
+live through the same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates
+they learned the same.
 
-``--keep`` writes the curves, and no more, to a directory that can stand for RUNS: seeds can be added another day.
+``--keep`` writes curves, settings and versions, and no more, to a directory that can stand for RUNS: seeds can be added
+another day.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-COLOURS = {"before": "C0", "after": "C1"}
 COMPARED = ("loss/value_loss", "loss/entropy", "loss/grad_norm")
+RETURN, LAG = "episode/mean_return", "policy_lag/mean"
+FIRST = ("before", "after")  # in this order; other states come behind them
 SAME = 0.01  # relative: what differs by less is the same
 
 
@@ -34,25 +40,40 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-def curve(run: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Steps, and mean return of the last training episodes, of a run."""
-    returns_at = {x["steps"]: x.get("episode/mean_return") for x in metrics_of(run)}
-    points = [(steps, mean) for steps, mean in returns_at.items() if mean is not None]
-    steps, returns = np.array(sorted(points)).T
-    return steps, returns
+@dataclass(frozen=True)
+class Curve:
+    """What a run shows of its learning."""
+
+    steps: np.ndarray
+    """int64 ``[N]``, growing."""
+    returns: np.ndarray
+    """float64 ``[N]``: mean return of the last training episodes there."""
+    lags: np.ndarray
+    """float64 ``[N]``: mean policy lag in updates; nan where it was not kept."""
+
+    @classmethod
+    def of(cls, run: Path) -> Curve:
+        """Read a run's."""
+        rows = {x["steps"]: x for x in metrics_of(run) if x.get(RETURN) is not None}
+        points = [(steps, row[RETURN], row.get(LAG, math.nan)) for steps, row in sorted(rows.items())]
+        steps, returns, lags = np.array(points).T
+        return cls(steps.astype(int), returns, lags)
 
 
 def keep(run: Path, target: Path) -> None:
-    """Write some 200 points of a run's curve, as a run that has nothing else."""
-    steps, returns = curve(run)
-    chosen = np.unique(np.linspace(0, len(steps) - 1, 200).astype(int))
+    """Write some 200 points of a run's curve, with its settings but for places on this machine."""
+    found = Curve.of(run)
+    chosen = np.unique(np.linspace(0, len(found.steps) - 1, 200).astype(int))
     lines = [
-        {"steps": int(at), "episode/mean_return": round(float(mean), 3)}
-        for at, mean in zip(steps[chosen], returns[chosen], strict=True)
+        {"steps": int(found.steps[at]), RETURN: round(float(found.returns[at]), 3)}
+        | ({} if math.isnan(found.lags[at]) else {LAG: round(float(found.lags[at]), 2)})
+        for at in chosen
     ]
     target.mkdir(parents=True, exist_ok=True)
     (target / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (target / "config.json").write_text('{"backend": "local"}\n')
+    config = json.loads((run / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in ("env", "run_dir")}
+    (target / "config.json").write_text(json.dumps(kept) + "\n")
 
 
 def same_updates(one: Path, other: Path) -> int:
@@ -81,51 +102,58 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, required=True)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
-    curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(lambda: defaultdict(list))
+    curves: dict[str, dict[str, list[Curve]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(arguments.runs.iterdir()):
-        found = re.fullmatch(r"(before|after)-(\w+)-(\d+)", run.name)
+        found = re.fullmatch(r"(\w+)-(\w+)-(\d+)", run.name)
         if not found or not (run / "metrics.jsonl").exists():
             continue
         if not is_serial(run):
-            curves[found[2]][found[1]].append(curve(run))
+            curves[found[2]][found[1]].append(Curve.of(run))
             if arguments.keep:
                 keep(run, arguments.keep / run.name)
-        elif found[1] == "before":
-            count = same_updates(run, arguments.runs / f"after-{found[2]}-{found[3]}")
+        elif found[1] == "before" and (other := arguments.runs / f"after-{found[2]}-{found[3]}").exists():
+            count = same_updates(run, other)
             print(f"{found[2]}, seed {found[3]}, serial: the same to {SAME:.0%} for {count} updates")
-    draw(curves, arguments.plot)
+    if curves:
+        draw(curves, arguments.plot)
 
 
-def draw(curves: dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]], target: Path) -> None:
-    """A panel for each task."""
+def draw(curves: dict[str, dict[str, list[Curve]]], target: Path) -> None:
+    """A panel for each task, and a line of the table for each state of its code."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 4), layout="constrained", squeeze=False)
-    print("| task | code | seeds | return at the end | return over the run |\n|---|---|---|---|---|")
+    print("| task | code | seeds | steps | return there | return up to there | each run's end | policy lag |")
+    print("|---|---|---|---|---|---|---|---|")
     for axis, (task, states) in zip(axes[0], sorted(curves.items()), strict=True):
-        last = min(steps[-1] for runs in states.values() for steps, _ in runs)
+        last = min(run.steps[-1] for runs in states.values() for run in runs)
         grid = np.linspace(0.02 * last, last, 300)
-        for state in ("before", "after"):
-            if not (runs := states.get(state)):
-                continue
-            lines = np.array([np.interp(grid, steps, returns) for steps, returns in runs])
-            for steps, returns in runs:
-                axis.plot(steps / 1000, returns, color=COLOURS[state], alpha=0.25, linewidth=0.8)
-            axis.plot(grid / 1000, lines.mean(0), color=COLOURS[state], linewidth=2, label=state)
-            ends, means = lines[:, -1], lines.mean(1)
+        ordered = [state for state in FIRST if state in states] + sorted(states.keys() - set(FIRST))
+        for colour, state in enumerate(ordered):
+            runs = states[state]
+            lines = np.array([np.interp(grid, run.steps, run.returns) for run in runs])
+            for run in runs:
+                axis.plot(run.steps / 1000, run.returns, color=f"C{colour}", alpha=0.25, linewidth=0.8)
+            axis.plot(grid / 1000, lines.mean(0), color=f"C{colour}", linewidth=2, label=state)
+            lag = np.concatenate([run.lags for run in runs]).mean()
+            ends = " ".join(f"{run.returns[-1]:.3g}" for run in runs)
             print(
-                f"| {task} | {state} | {len(runs)} | {ends.mean():.3g} ({' '.join(f'{x:.3g}' for x in ends)}) "
-                f"| {means.mean():.3g} ({' '.join(f'{x:.3g}' for x in means)}) |"
+                f"| {task} | {state} | {len(runs)} | {last:,} | {_mean(lines[:, -1])} | {_mean(lines.mean(1))} "
+                f"| {ends} | {'' if math.isnan(lag) else f'{lag:.1f}'} |"
             )
         axis.set(title=task, xlabel="thousand steps", ylabel="mean return in training")
         axis.grid(alpha=0.3)
-    axes[0][0].legend()
+        axis.legend()
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target)
     print(f"plot: {target}")
+
+
+def _mean(values: np.ndarray) -> str:
+    return f"{values.mean():.3g} ({' '.join(f'{value:.3g}' for value in values)})"
 
 
 if __name__ == "__main__":
