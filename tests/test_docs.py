@@ -2,14 +2,18 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import commands, read
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text()]
 
 
@@ -24,6 +28,17 @@ def anchor(heading: str) -> str:
 
 def test_the_pages_with_python_are_found():
     assert DOCS / "replay.md" in WITH_PYTHON
+
+
+def test_commands_are_found_in_every_kind_of_block():
+    shown = {shlex.join(command) for command in COMMANDS}
+    assert {"penstock autotune appo --env CartPole-v1", "penstock bench replay --install-peers"} <= shown
+    assert any(command[1:3] == ["bench", "ideal"] and "--mark" in command for command in COMMANDS), "on its next line"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=shlex.join)
+def test_the_penstock_command_can_be_read(command):
+    read(command)
 
 
 @pytest.mark.timeout(120)

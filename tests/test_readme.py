@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.algorithms import ALGORITHMS, load_algorithm
-from penstock.flags import EvalFlags, ResumeFlags, parse_config, parse_flags
+from penstock.algorithms import ALGORITHMS
+from tests.commands import commands, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "architecture.md"]
@@ -19,12 +19,6 @@ README = PAGES[0].read_text()
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def commands(program: str) -> list[list[str]]:
-    """Every use of a program in the README's bash blocks, split into arguments."""
-    lines = [shlex.split(line, comments=True) for block in blocks("bash") for line in block.splitlines()]
-    return [line for line in lines if line[:1] == [program]]
 
 
 def with_small_budgets(code: str) -> str:
@@ -40,24 +34,14 @@ def test_the_python_blocks_run_one_after_the_other_as_one_script(tmp_path):
     assert re.search(r"\d steps to get home\s*$", run.stdout)
 
 
-@pytest.mark.parametrize("command", commands("penstock"), ids=shlex.join)
+@pytest.mark.parametrize("command", commands(PAGES[0], "penstock"), ids=shlex.join)
 def test_the_penstock_command_can_be_read(command):
-    match command[1:]:
-        case ["train", algorithm, "--help"]:
-            load_algorithm(algorithm)
-        case ["train", algorithm, *flags] | ["bench", "ideal", algorithm, *flags] | ["autotune", algorithm, *flags]:
-            parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
-        case ["eval", *flags]:
-            parse_flags(EvalFlags, flags, prog="penstock eval")
-        case ["resume", *flags]:
-            parse_flags(ResumeFlags, flags, prog="penstock resume")
-        case rest:
-            assert rest == ["doctor"]
+    read(command)
 
 
 def test_the_make_targets_are_there():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = [line[1] for line in commands("make")]
+    named = [line[1] for line in commands(PAGES[0], "make")]
     assert named
     assert set(named) <= set(targets)
 

@@ -38,6 +38,11 @@ def start(monkeypatch):
     return start
 
 
+def test_commands_are_found_indented_and_in_tables():
+    assert {"learning.py pong-18", "slow_env.py --seconds 3 --rounds 3", "startup.py"} <= set(COMMANDS)
+    assert any("policy_lag.py" in command for command in COMMANDS), "in a sentence"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_documented_command_can_be_read(start, command):
     with pytest.raises(IsReadError):

@@ -1,0 +1,40 @@
+"""The `penstock` commands that pages show, and what reads them."""
+
+import re
+import shlex
+from pathlib import Path
+
+from penstock.algorithms import load_algorithm
+from penstock.bench import autotune, ideal, ipc, replay, throughput
+from penstock.bench.asked import parse
+from penstock.flags import EvalFlags, ResumeFlags, parse_config, parse_flags
+
+BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
+
+
+def commands(page: Path, program: str) -> list[list[str]]:
+    """Every use of a program in a page's indented and fenced blocks, split into arguments."""
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(rf"^(?: {{4}})?({program} .*)$", text, re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def read(command: list[str]) -> None:
+    """Read a command's flags as the program does, and no more; raises, or exits, if they are wrong."""
+    match command[1:]:
+        case ["train", algorithm, "--help"]:
+            load_algorithm(algorithm)
+        case ["train", algorithm, *flags]:
+            parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
+        case ["eval", *flags]:
+            parse_flags(EvalFlags, flags, prog="penstock eval")
+        case ["resume", *flags]:
+            parse_flags(ResumeFlags, flags, prog="penstock resume")
+        case ["autotune", *flags]:
+            parse(flags, autotune._own_flags(), "")
+        case ["bench", "ideal", *flags]:
+            parse(flags, ideal._own_flags(), "")
+        case ["bench", name, *flags]:
+            parse_flags(BENCHES[name], flags, prog=f"penstock bench {name}")
+        case rest:
+            assert rest == ["doctor"]
