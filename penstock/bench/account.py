@@ -165,7 +165,10 @@ class Account:
         )
         learner = f"learner with {_threads(crew.learner_threads)}" if crew.learner_threads else "learned in the workers"
         turns = ", stepping and learning take turns" if crew.takes_turns else ""
-        return f"{crew.cores:g} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}"
+        return (
+            f"{crew.cores:g} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}; "
+            f"{crew.precision}"
+        )
 
     def text(self) -> str:
         """Tables for a terminal, which are Markdown, too."""

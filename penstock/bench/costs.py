@@ -24,7 +24,7 @@ from penstock.engine.device_roles import parts_of
 from penstock.engine.launcher import LauncherDied
 from penstock.engine.learner import Start
 from penstock.engine.local import LocalBackend
-from penstock.engine.preparation import resolve_env, run_shape
+from penstock.engine.preparation import resolve_env, run_shape, settled_precision
 from penstock.engine.restarts import Restarts, RoleDied
 from penstock.engine.roles import Report
 from penstock.engine.roster import infers_centrally, role_specs
@@ -88,6 +88,8 @@ class Crew:
         Threads of the learner; 0: rollout workers learn themselves.
     takes_turns
         Whether nobody steps while the learner learns.
+    precision
+        What the network's body computes in.
     """
 
     cores: float
@@ -95,6 +97,7 @@ class Crew:
     policy_threads: int
     learner_threads: int
     takes_turns: bool
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,7 @@ def crew_of(algorithm: Algorithm, threads: dict[str, int]) -> Crew:
         policy_threads=threads["policy-0"] if infers_centrally(config.inference, algorithm) else 0,
         learner_threads=0 if learns_in_workers else threads["learner"],
         takes_turns=is_serial or is_synchronous,
+        precision=settled_precision(algorithm),
     )
 
 

@@ -19,7 +19,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.experience.replay import Replay, transition_fields
 from penstock.nn import PolicyNetwork, WeightsLayout
-from penstock.nn.precision import is_faster_in_bfloat16
+from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -163,16 +163,27 @@ def best_return_of(run: RunDirectory) -> float | None:
     return best
 
 
-def slow_precision(algorithm: Algorithm) -> str | None:
-    """What the user is to be told of a precision that is slow on the CPU; None if it is not, or nothing runs there."""
+def settled_precision(algorithm: Algorithm) -> str:
+    """What the network's body computes in, with nothing left open: "float32", "bfloat16", or which role in which."""
     config = algorithm.config
+    learner = torch.device(config.device)
+    acting = learner if infers_centrally(config.inference, algorithm) else torch.device("cpu")
+    chosen, learned = ("bfloat16" if is_bfloat16(config.precision, of) else "float32" for of in (acting, learner))
+    return learned if chosen == learned else f"{chosen} in the rollout workers, {learned} in the learner"
+
+
+def note_of_precision(algorithm: Algorithm) -> str | None:
+    """What the user is to be told: what "auto" has become, or that the precision asked for is slow on the CPU."""
+    config = algorithm.config
+    if config.precision == "auto":
+        return f"precision='auto' is {settled_precision(algorithm)} here"
     is_on_cpu = torch.device(config.device).type == "cpu" or not infers_centrally(config.inference, algorithm)
-    if config.precision != "bfloat16" or not is_on_cpu or is_faster_in_bfloat16("cpu"):
-        return None
-    return (
-        "precision='bfloat16': this CPU is faster in float32, many times so where it has to emulate bfloat16; "
-        "precision='auto' takes what is fast"
-    )
+    if config.precision == "bfloat16" and is_on_cpu and not is_faster_in_bfloat16("cpu"):
+        return (
+            "precision='bfloat16': this CPU is faster in float32, many times so where it has to emulate bfloat16; "
+            "precision='auto' takes what is fast"
+        )
+    return None
 
 
 def require_device(device: str) -> None:

@@ -25,10 +25,10 @@ from penstock.engine.learner import LearnerState, Start
 from penstock.engine.preparation import (
     best_return_of,
     make_replay,
+    note_of_precision,
     require_device,
     resolve_env,
     run_shape,
-    slow_precision,
 )
 from penstock.engine.supervisor import Supervisor, TrainingFailed
 from penstock.engine.weights import SharedWeights
@@ -216,7 +216,7 @@ class Trainer:
         self._run_directory = run
         if replay is not None and run is not None and self._algorithm.config.save_replay:
             replay = replace(replay, saved_at=run.replay_path)
-        notes = [note for note in (slow_precision(self._algorithm), refill) if note is not None]
+        notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
         self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes)
         self._supervisor.progress.seconds += time.monotonic() - began
 

@@ -7,7 +7,7 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.config import make_config
-from penstock.engine.preparation import slow_precision
+from penstock.engine.preparation import note_of_precision
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import precision
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
@@ -70,17 +70,20 @@ def test_without_a_gpu_there_is_none_that_is_faster_in_bfloat16(monkeypatch):
     assert is_faster_in_bfloat16.__wrapped__("cuda") is False
 
 
-def test_a_slow_precision_is_told_and_only_if_it_was_asked_for(machine):
+def test_a_slow_precision_is_told_only_if_it_was_asked_for_and_auto_says_what_it_became(machine):
     def told(asked: str, **settings: str) -> str | None:
-        return slow_precision(appo(precision=asked, **settings))
+        return note_of_precision(appo(precision=asked, **settings))
 
     machine(cpu=False)
     assert "this CPU is faster in float32" in told("bfloat16") and "precision='auto'" in told("bfloat16")
-    assert told("auto") is told("float32") is None
+    assert told("auto") == "precision='auto' is float32 here" and told("float32") is None
+    assert told("auto", device="cuda:1") == "precision='auto' is bfloat16 here"
+    on_both = "precision='auto' is float32 in the rollout workers, bfloat16 in the learner here"
+    assert told("auto", device="cuda:1", inference="local") == on_both
     assert told("bfloat16", device="cuda:1") is None  # all is chosen and learned on the GPU
     assert "this CPU" in told("bfloat16", device="cuda:1", inference="local")
     machine(cpu=True)
-    assert told("bfloat16") is None
+    assert told("bfloat16") is None and told("auto") == "precision='auto' is bfloat16 here"
 
 
 def test_the_networks_body_computes_in_what_auto_has_settled(machine):
