@@ -16,13 +16,14 @@ from multiprocessing.connection import Connection
 import cloudpickle
 import setproctitle
 
-from penstock.engine.roles import Role, RoleSpec
+from penstock.engine.roles import Role, RoleSpec, RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
 SPIN = 50e-6  # seconds: a bell is watched so long before, if a core is idle for it
+NICENESS = 5  # of rollout workers: where cores are few, nobody steps in the way of who learns or chooses actions
 COMMAND_INTERVAL = 0.02  # seconds between looks at the control connection while there is work
 
 
@@ -65,6 +66,8 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
         os.chdir(directory)
         told: Told = cloudpickle.loads(control.recv_bytes())
         _set_threads(told.spec.num_threads)
+        if isinstance(told.spec, RolloutRole):
+            os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
         arena = ExperienceArena.attach(told.shape, arena_fd)
         role = told.spec.build(arena, lambda kind, payload: control.send((kind, payload)))
         control.send(("ready", None))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.algorithms.ppo import PPO
 from penstock.engine.evaluation import Evaluation
+from penstock.engine.process import NICENESS
 from penstock.engine.supervisor import REST
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -108,6 +110,17 @@ def test_ppo_in_processes_computes_what_it_computes_in_one_every_time(tmp_path):
         for name, tensor in weights.items():
             assert torch.equal(others[name], tensor), name
         assert other_losses == losses
+
+
+def test_rollout_workers_yield_to_all_other_roles():
+    with Trainer(APPO, **{**TINY, "inference": "central"}, run_dir=None) as trainer:
+        trainer.train(64, quiet=True)
+        pids = trainer._supervisor.backend.pids
+        niceness = {name: psutil.Process(pid).nice() - os.nice(0) for name, pid in pids.items()}
+    assert {"rollout-0", "policy-0", "learner"} <= niceness.keys()
+    assert {name: nice for name, nice in niceness.items() if nice} == {
+        name: NICENESS for name in niceness if name.startswith("rollout")
+    }
 
 
 def test_the_learner_says_what_its_last_batch_took():
