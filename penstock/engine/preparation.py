@@ -165,25 +165,29 @@ def best_return_of(run: RunDirectory) -> float | None:
 
 def settled_precision(algorithm: Algorithm) -> str:
     """What the network's body computes in, with nothing left open: "float32", "bfloat16", or which role in which."""
-    config = algorithm.config
-    learner = torch.device(config.device)
-    acting = learner if infers_centrally(config.inference, algorithm) else torch.device("cpu")
-    chosen, learned = ("bfloat16" if is_bfloat16(config.precision, of) else "float32" for of in (acting, learner))
+    precision = algorithm.config.precision
+    chosen, learned = ("bfloat16" if is_bfloat16(precision, device) else "float32" for device in _devices(algorithm))
     return learned if chosen == learned else f"{chosen} in the rollout workers, {learned} in the learner"
 
 
 def note_of_precision(algorithm: Algorithm) -> str | None:
     """What the user is to be told: what "auto" has become, or that the precision asked for is slow on the CPU."""
-    config = algorithm.config
-    if config.precision == "auto":
+    precision = algorithm.config.precision
+    if precision == "auto":
         return f"precision='auto' is {settled_precision(algorithm)} here"
-    is_on_cpu = torch.device(config.device).type == "cpu" or not infers_centrally(config.inference, algorithm)
-    if config.precision == "bfloat16" and is_on_cpu and not is_faster_in_bfloat16("cpu"):
+    is_on_cpu = any(device.type == "cpu" for device in _devices(algorithm))
+    if precision == "bfloat16" and is_on_cpu and not is_faster_in_bfloat16("cpu"):
         return (
             "precision='bfloat16': this CPU is faster in float32, many times so where it has to emulate bfloat16; "
             "precision='auto' takes what is fast"
         )
     return None
+
+
+def _devices(algorithm: Algorithm) -> tuple[torch.device, torch.device]:
+    """Where actions are chosen, and where the learner learns."""
+    learner = torch.device(algorithm.config.device)
+    return learner if infers_centrally(algorithm.config.inference, algorithm) else torch.device("cpu"), learner
 
 
 def require_device(device: str) -> None:
