@@ -67,7 +67,6 @@ class SegmentWriter:
         if not self.arena.take(self.lane_numbers, self.slots, self.worker, self.plenty()):
             return False
         self.base = self.slots * (self.length + 1)
-        self._began = time.monotonic_ns()
         self._begin()
         return True
 
@@ -80,10 +79,10 @@ class SegmentWriter:
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
-            self._began = time.monotonic_ns()
             self._begin()
 
     def _begin(self) -> None:
+        self._began = time.monotonic_ns()
         self.epoch = int(self.arena.control[Control.RUN_EPOCH])
         self.arena.slot_epoch[self.slots] = self.epoch
         self.cursor.fill(0)

@@ -24,7 +24,8 @@ def is_faster_in_bfloat16(kind: str) -> bool:
     """
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    return kind == "cpu" and any(words <= _cpu_words() for words in _FAST_BFLOAT16)
+    words = _cpu_words()
+    return kind == "cpu" and any(needed <= words for needed in _FAST_BFLOAT16)
 
 
 def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
