@@ -1,5 +1,7 @@
 """What all tests share."""
 
+from collections.abc import Iterator
+
 import pytest
 
 
@@ -10,3 +12,14 @@ def kept_launcher():
 
     with launcher.kept():
         yield
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes in one thread, as in the engine: several would only wait for each other in networks so small."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -23,7 +23,7 @@ from penstock.engine.learner import REPORT_INTERVAL, LearnerState, require_finit
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
-from penstock.ipc import fence
+from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
 
@@ -106,7 +106,8 @@ class Copy:
         totals, self.weights_set = self._arena.contributions.sum(0), int(self._arena.control[Control.WEIGHTS_SET])
         self.steps, self.updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
         self.version = self.updates + self.weights_set
-        self._bytes.copy_(self._shared)
+        with taking_turns(self._arena.arena):  # a value head and the moments that it goes with
+            self._bytes.copy_(self._shared)
 
     def refresh(self) -> None:
         """Nothing: within a segment all actions are chosen, and its gradient computed, with the same parameters."""
@@ -219,7 +220,7 @@ class ActorLearner(Inference):
         self._brought[Contribution.UPDATES] += 1
         for shared_buffer, buffer in self._buffers:
             shared_buffer.copy_(buffer)
-        with torch.no_grad():
+        with torch.no_grad(), taking_turns(arena.arena):
             algorithm.update_statistics(self._model, batch, into=self._shared.model)
         self._tell(metrics, lag)
         return True

@@ -10,7 +10,7 @@ from penstock.engine.hogwild import SharedParameters
 from penstock.engine.learner import REPORT_INTERVAL, Learner, LearnerState
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
-from penstock.ipc import fence
+from penstock.ipc import fence, taking_turns
 from penstock.runs.store import CheckpointStore
 
 LONGEST_UPDATE = 5.0  # seconds
@@ -55,7 +55,8 @@ class HogwildLearner(Learner):
     def _look(self) -> None:
         """Take over what the workers have made of the shared parameters, and publish it."""
         totals = self._arena.contributions.sum(0)
-        self._model.load_state_dict(self._shared.model.state_dict())
+        with taking_turns(self._arena.arena):
+            self._model.load_state_dict(self._shared.model.state_dict())
         self._steps, self._updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
         self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
         self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
@@ -73,7 +74,8 @@ class HogwildLearner(Learner):
         end = time.monotonic() + LONGEST_UPDATE
         while self._is_anyone_learning() and time.monotonic() < end:
             time.sleep(0.001)
-        self._shared.model.load_state_dict(self._model.state_dict())
+        with taking_turns(self._arena.arena):
+            self._shared.model.load_state_dict(self._model.state_dict())
 
     def _is_anyone_learning(self) -> bool:
         fence()

@@ -16,6 +16,7 @@ from penstock._native import (
 from penstock.ipc.cores import available_cores, whole_cores
 from penstock.ipc.memory import available_memory, require_memory
 from penstock.ipc.slot_state import SlotState
+from penstock.ipc.turns import taking_turns
 
 __all__ = [
     "Arena",
@@ -33,5 +34,6 @@ __all__ = [
     "require_memory",
     "scatter",
     "set_parent_death_signal",
+    "taking_turns",
     "whole_cores",
 ]

@@ -214,10 +214,28 @@ class ActorCritic(PolicyNetwork):
         """Turn differences of returns, as advantages are, into units of the head."""
         return difference if self.return_moments is None else difference / self.return_moments.std
 
+    @torch.no_grad()
     def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
-        """Take returns ``[...]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
-        if self.return_moments is not None:
-            self.return_moments.update(target, mask)
+        """Take returns into their running moments, and keep what the value head predicts of them.
+
+        When the moments ``(m, s)`` move to ``(m', s')``, the head becomes ``W' = s / s' W`` and
+        ``b' = (s b + m - m') / s'``: denormalised values stay as they were (PopArt, arXiv:1602.07714, proposition 1).
+        Targets that bootstrap from them would otherwise move with every update of the moments, and feed themselves.
+
+        Parameters
+        ----------
+        target : Tensor
+            Returns, ``[...]``, as :meth:`denormalize_value` gives them.
+        mask : Tensor, optional
+            Which of them count, bool ``[...]``; all of them when left out.
+        """
+        moments = self.return_moments
+        if moments is None:
+            return
+        mean, std = moments.mean.clone(), moments.std.clone()
+        moments.update(target, mask)
+        self.value_head.weight.mul_(std / moments.std)
+        self.value_head.bias.mul_(std).add_(mean - moments.mean).div_(moments.std)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:

@@ -61,13 +61,10 @@ class RunningMoments(nn.Module):
         if added == 0:
             return
         var, mean = torch.var_mean(rows.float(), 0, correction=0)
-        # Read once, the count first, and written as they are to be, the count last: processes that share moments may
-        # then lose each other's rows, but never take any for more than they are.
-        count, old_var, old_mean = self.count.clone(), self.var.clone(), self.mean.clone()
-        total = count + added
-        shift = mean - old_mean
-        spread = old_var * count + var * added + shift.square() * (count * added / total)
-        self.mean.copy_(old_mean + shift * (added / total))
+        total = self.count + added
+        shift = mean - self.mean
+        spread = self.var * self.count + var * added + shift.square() * (self.count * added / total)
+        self.mean.add_(shift * (added / total))
         self.var.copy_(spread / total)
         self.std.copy_(self.var.clamp(min=VARIANCE_FLOOR).sqrt_())
         self.count.copy_(total)

@@ -30,26 +30,18 @@ from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.nn.activations import Tanh
+from penstock.nn.model import RETURN_PRIOR_ROWS
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.processes import TINY, Watched, wait_until
 from tests.engine.test_resume import same
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("one_thread")]
 
 LOCAL: dict[str, Any] = {**{name: value for name, value in TINY.items() if name != "batch_size"}, "run_dir": None}
 SERIAL: dict[str, Any] = {**LOCAL, "backend": "serial", "segment_length": 5, "seed": 5}
 ONE_LANE = {**SERIAL, "num_workers": 1, "num_envs_per_worker": 1}
 FOR_EVER = 10**9
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the engine does."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -230,6 +222,26 @@ def test_two_processes_that_move_different_parameters_at_once_lose_no_step():
     assert np.array_equal(arena.shared_weights, alone.shared_weights)
     assert np.array_equal(arena.square_averages, alone.square_averages)
     assert not np.array_equal(arena.shared_weights, an_arena()[1].shared_weights), "they were to move"
+
+
+def test_workers_take_turns_at_the_statistics_so_that_no_row_and_no_value_is_lost():
+    """With a learning rate of nothing only the moments move, and the value head with them: values stay."""
+    settings = {**LOCAL, "num_envs_per_worker": 1, "segment_length": 5, "normalize_observations": False}
+    obs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    with Trainer(A3C, **settings, learning_rate=1e-20, total_steps=4_000) as trainer:
+
+        def values(weights: dict[str, Tensor]) -> Tensor:
+            model = trainer._algorithm.build_model()
+            model.load_state_dict(weights)
+            with torch.no_grad():
+                return model.denormalize_value(model.evaluate(obs)[1])
+
+        before = weights_of(trainer)
+        result = trainer.train(quiet=True)
+        after = weights_of(trainer)
+    assert after["return_moments.count"].item() == RETURN_PRIOR_ROWS + result.steps
+    assert after["return_moments.mean"] > 0.5  # they did move
+    torch.testing.assert_close(values(after), values(before), rtol=1e-4, atol=1e-4)
 
 
 def test_parameters_and_the_optimisers_state_lie_in_the_arena_before_there_is_a_worker():

@@ -8,7 +8,6 @@ of the environment, the noise behind actions, which rows a batch is made of, and
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import gymnasium
@@ -23,6 +22,7 @@ from penstock.engine.noise import NoiseStreams
 from penstock.envs.making import lane_seed
 from penstock.replay import Field, ReplayBuffer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SEED, BATCH, GAMMA, RATE = 5, 16, 0.97, 3e-3
 SERIAL: dict[str, Any] = {
     "num_workers": 1, "num_envs_per_worker": 1, "backend": "serial", "hidden_sizes": (16,), "activation": "tanh",
@@ -182,15 +182,6 @@ def play(agent: Any, env: gymnasium.Env, num_steps: int, learning_starts: int, r
 
 
 # --- beside the engine -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As the engine does: several would only wait for each other in networks so small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def compare(

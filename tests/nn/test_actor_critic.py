@@ -260,6 +260,24 @@ def test_returns_and_values_go_to_the_space_of_the_head_and_back():
     torch.testing.assert_close(network.denormalize_value(normalized), returns)
 
 
+@pytest.mark.parametrize("arithmetic", ["float32", "bfloat16"])
+@pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
+def test_values_stay_what_they_were_when_the_moments_of_returns_move(memory, arithmetic):
+    network = model(memory=memory, memory_size=8, normalize_returns=True)
+    x, first, start = observations(VECTOR, T, B), random_first(T, B), torch.randn(B, network.state_size)
+
+    def values():
+        with torch.autocast("cpu", torch.bfloat16, enabled=arithmetic == "bfloat16"), torch.no_grad():
+            policy, value = network.evaluate(x, first, start)
+        return policy.flat, network.denormalize_value(value)
+
+    before, generator = values(), torch.Generator().manual_seed(0)
+    for scale in (1e-3, 1.0, 50.0, 1e4, 0.0):
+        network.update_return_statistics(scale * (3.0 + torch.randn(3000, generator=generator)))
+    assert network.return_moments.std.item() > 1e3 and network.return_moments.mean.item() > 1e3
+    torch.testing.assert_close(values(), before, rtol=1e-4, atol=2e-3)  # of values that are differences of thousands
+
+
 def test_without_return_normalisation_nothing_is_changed():
     network = model()
     returns = 100.0 * torch.randn(10)
