@@ -1,6 +1,5 @@
 """Running moments against numpy over everything seen."""
 
-import itertools
 
 import numpy as np
 import pytest
@@ -140,35 +139,3 @@ def test_prior_rows_are_outweighed_by_what_is_seen():
     moments = RunningMoments((), 10.0)
     moments.update(torch.tensor([3.0, 5.0]).repeat(50_000))
     np.testing.assert_allclose([moments.mean.item(), moments.std.item()], [4.0, 1.0], rtol=1e-3)
-
-
-def interrupt(monkeypatch, method, number, interruption):
-    """Let something happen right before the call ``number`` of a method of tensors, from 0, and only there."""
-    plain, calls = getattr(torch.Tensor, method), itertools.count()
-
-    def interrupted(*arguments, **named):
-        if next(calls) == number:
-            interruption()
-        return plain(*arguments, **named)
-
-    monkeypatch.setattr(torch.Tensor, method, interrupted)
-
-
-@pytest.mark.parametrize(("method", "number"), [*(("clone", i) for i in range(3)), *(("copy_", i) for i in range(4))])
-def test_rows_that_another_process_slips_in_may_be_lost_but_never_count_for_more_than_they_are(
-    monkeypatch, method, number
-):
-    mine, theirs, rows = RunningMoments(()), RunningMoments(()), torch.full((8,), 100.0)
-    for name, tensor in mine.named_buffers():
-        setattr(theirs, name, tensor)
-    seen = []
-
-    def slip_in():
-        seen.append(number)
-        theirs.update(rows)
-
-    with monkeypatch.context() as during:
-        interrupt(during, method, number, slip_in)
-        mine.update(rows)
-    assert seen == [number]
-    assert (mine.mean.item(), mine.var.item()) == (100.0, 0.0)
