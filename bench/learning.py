@@ -19,7 +19,7 @@
     pong-18              APPO, seconds from the command to a return of 18, preset atari
     breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
     breakout-apex        Ape-X, the same
-    halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, defaults (needs the extra mujoco)
+    halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, preset mujoco (needs the extra mujoco)
     halfcheetah-sac      SAC, the same
 
 ``--plot`` draws mean return over seconds and over steps, a line per seed: of evaluations, and dotted of the last 100
@@ -104,10 +104,12 @@ TASKS = {
     "breakout-dqn": _breakout("dqn"),
     "breakout-apex": _breakout("apex"),
     "halfcheetah-td3": Task(
-        "td3 --env HalfCheetah-v5 --eval-episodes 10 --eval-interval 20000", "latest", 10, 1, "CleanRL has 9,583 on v4"
+        "td3 --env HalfCheetah-v5 --preset mujoco --eval-episodes 10 --eval-interval 20000", "latest", 10, 1,
+        "CleanRL has 9,583 on v4",
     ),
     "halfcheetah-sac": Task(
-        "sac --env HalfCheetah-v5 --eval-episodes 10 --eval-interval 20000", "latest", 10, 1, "CleanRL has 9,635 on v4"
+        "sac --env HalfCheetah-v5 --preset mujoco --eval-episodes 10 --eval-interval 20000", "latest", 10, 1,
+        "CleanRL has 9,635 on v4",
     ),
 }  # fmt: skip
 

@@ -24,8 +24,6 @@ class DDPGConfig(ControlConfig):
     Ornstein-Uhlenbeck noise, which brings nothing over the Gaussian noise used here (arXiv:1802.09477, section 6.1).
     """
 
-    learning_starts: int = 25_000
-    """Steps before the first update; actions are uniformly random until then (as in CleanRL)."""
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL)."""
 

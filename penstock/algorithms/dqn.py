@@ -31,8 +31,6 @@ class QLearningConfig(ReplayConfig):
     """Transitions per update, drawn from the replay buffer."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps; the oldest is overwritten."""
-    learning_starts: int = 1_000
-    """Steps before the first update."""
     updates_per_step: float = 0.5
     """Updates for each step; published is one for every four."""
     learning_rate: float = 2e-3

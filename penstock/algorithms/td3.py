@@ -20,8 +20,6 @@ from penstock.nn import DeterministicActorCritic
 class TD3Config(ControlConfig):
     """TD3: two critics, whose smaller value counts; a smoothed target policy; a policy that learns less often."""
 
-    learning_starts: int = 25_000
-    """Steps before the first update; actions are uniformly random until then (as in the authors' code)."""
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1)."""
     target_noise: float = 0.2

@@ -29,7 +29,7 @@ class ReplayConfig(Config):
     """Transitions per update, drawn from the replay buffer."""
     buffer_size: int = 1_000_000
     """Transitions that the replay buffer keeps; the oldest is overwritten."""
-    learning_starts: int = 10_000
+    learning_starts: int = 1_000
     """Steps before the first update; continuous actions are uniformly random until then."""
     updates_per_step: float = 1.0
     """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""

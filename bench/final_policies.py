@@ -1,0 +1,209 @@
+"""What trainings leave behind: the final and the best policy of several seeds, deterministic and sampled.
+
+    python bench/final_policies.py [TRAINING ...] [--seeds N] [--sb3 X/bin/python] [--history FILE] [--table]
+
+A training has a fixed budget and no target. Its final weights and its best checkpoint then play 100 fresh episodes
+each, once with the most probable actions and once with sampled ones. ``--sb3`` runs Stable-Baselines3 beside, with its
+defaults and the same budget, where it has the algorithm (python -m venv X; X/bin/pip install stable-baselines3). Every
+run is appended to the history with its machine and commit. Runs that the history holds of this commit are not repeated,
+so a bench that was interrupted goes on. ``--table`` only prints what the history holds.
+
+    cartpole-ppo, cartpole-appo, cartpole-impala, cartpole-a2c, cartpole-a3c, cartpole-dqn, cartpole-apex
+    pendulum-ppo (preset), pendulum-td3, pendulum-sac, pendulum-ddpg
+    lunarlander-appo, lunarlander-impala (presets)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock import Trainer
+from penstock.algorithms import load_algorithm
+from penstock.bench.machine import describe, machine_facts
+from penstock.engine import launcher
+from penstock.engine.evaluation import evaluate_run
+from penstock.runs.run_directory import resolve_checkpoint
+
+EPISODES = 100
+PEER = Path(__file__).parent / "peers" / "sb3_final.py"
+HISTORY = Path(__file__).parent / "history" / "final_policies.jsonl"
+POLICIES, ACTIONS = ("final", "best"), ("deterministic", "sampled")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training, with all defaults but these."""
+
+    algorithm: str
+    env: str
+    seeds: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    peer: str | None = None
+    """The algorithm's name in Stable-Baselines3, if it has it."""
+    peer_seeds: int = 3
+
+
+def _cartpole(algorithm: str, steps: int, peer: str | None = None, seeds: int = 10) -> Training:
+    return Training(algorithm, "CartPole-v1", seeds, {"total_steps": steps}, peer)
+
+
+def _pendulum(algorithm: str) -> Training:
+    return Training(algorithm, "Pendulum-v1", 5, {"total_steps": 12_000}, algorithm)
+
+
+TRAININGS = {
+    "cartpole-ppo": _cartpole("ppo", 100_000, "ppo"),
+    "cartpole-appo": _cartpole("appo", 200_000),
+    "cartpole-impala": _cartpole("impala", 300_000),
+    "cartpole-a2c": _cartpole("a2c", 300_000, "a2c"),
+    "cartpole-a3c": _cartpole("a3c", 300_000),
+    "cartpole-dqn": _cartpole("dqn", 100_000, "dqn", seeds=5),
+    "cartpole-apex": _cartpole("apex", 100_000, seeds=5),
+    "pendulum-ppo": Training("ppo", "Pendulum-v1", 5, {"preset": "pendulum"}),
+    "pendulum-td3": _pendulum("td3"),
+    "pendulum-sac": _pendulum("sac"),
+    "pendulum-ddpg": _pendulum("ddpg"),
+    "lunarlander-appo": Training("appo", "LunarLander-v3", 3, {"preset": "lunarlander"}),
+    "lunarlander-impala": Training("impala", "LunarLander-v3", 3, {"preset": "lunarlander"}),
+}
+
+
+def train(training: Training, seed: int, folder: Path) -> dict[str, Any]:
+    """Train with Penstock; return how long it took and the returns of its policies."""
+    algorithm = load_algorithm(training.algorithm)
+    began = time.monotonic()
+    with Trainer(algorithm, env=training.env, seed=seed, run_dir=str(folder), **training.settings) as trainer:
+        result = trainer.train(quiet=True)
+    seconds = time.monotonic() - began
+    scores = {
+        policy: {
+            actions: evaluate_run(
+                resolve_checkpoint(folder, "latest" if policy == "final" else "best"),
+                episodes=EPISODES, deterministic=actions == "deterministic", seed=seed,
+            ).returns
+            for actions in ACTIONS
+        }
+        for policy in POLICIES
+    }  # fmt: skip
+    return {"seconds": seconds, "steps": result.steps, **scores}
+
+
+def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
+    """Train with Stable-Baselines3; return the same."""
+    assert training.peer is not None
+    steps = training.settings["total_steps"]
+    arguments = [training.peer, training.env, str(steps), str(seed), str(EPISODES)]
+    ran = subprocess.run([python, PEER, *arguments], capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"Stable-Baselines3 failed:\n{ran.stderr}")
+    return {**json.loads(ran.stdout.splitlines()[-1]), "steps": steps}
+
+
+def read(history: Path) -> list[dict[str, Any]]:
+    """What was measured so far."""
+    return [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
+
+
+def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: Path) -> None:
+    """Run what the history does not hold yet of this commit."""
+    facts = machine_facts()
+    held = {(each["training"], each["library"], each["seed"]) for each in read(history) if _same(each, facts)}
+    history.parent.mkdir(parents=True, exist_ok=True)
+    with launcher.kept(), tempfile.TemporaryDirectory() as aside:
+        for name in names:
+            training = TRAININGS[name]
+            libraries = {"penstock": seeds or training.seeds}
+            if sb3 is not None and training.peer is not None:
+                libraries["sb3"] = seeds or training.peer_seeds
+            for library, count in libraries.items():
+                for seed in range(1, count + 1):
+                    if (name, library, seed) in held:
+                        continue
+                    if library == "penstock":
+                        outcome = train(training, seed, Path(aside) / f"{name}-{seed}")
+                    else:
+                        assert sb3 is not None
+                        outcome = train_peer(sb3, training, seed)
+                    record = {"training": name, "library": library, "seed": seed, "machine": facts, **_rounded(outcome)}
+                    with history.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
+                    print(_line(record), file=sys.stderr, flush=True)
+
+
+def _same(record: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Whether a record is of these sources and this machine, or of a peer, whose sources do not change with ours."""
+    machine = record["machine"]
+    return machine["cpu"] == facts["cpu"] and (record["library"] != "penstock" or machine["commit"] == facts["commit"])
+
+
+def _rounded(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Returns as mean, least and number, with the digits that a table shows."""
+    scores = {
+        policy: {
+            actions: {"mean": round(statistics.fmean(returns), 2), "least": round(min(returns), 2)}
+            for actions, returns in outcome[policy].items()
+        }
+        for policy in POLICIES
+    }
+    return {**outcome, "seconds": round(outcome["seconds"], 1), **scores}
+
+
+def _line(record: dict[str, Any]) -> str:
+    scores = ", ".join(
+        f"{policy} {actions} {record[policy][actions]['mean']:g}" for policy in POLICIES for actions in ACTIONS
+    )
+    return f"{record['training']} {record['library']} seed {record['seed']}: {record['seconds']} s, {scores}"
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Markdown: a row per training and library; mean returns of the seeds, the lowest and the median."""
+    newest = {(r["training"], r["library"], r["seed"]): r for r in records}  # the last one written
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for (name, library, _), record in sorted(newest.items(), key=lambda item: list(TRAININGS).index(item[0][0])):
+        rows[name, library].append(record)
+    columns = [(policy, actions) for policy in POLICIES for actions in ACTIONS]
+    lines = [
+        "| training | library | seeds | " + " | ".join(f"{p}, {a}" for p, a in columns) + " | seconds |",
+        "|---" * (len(columns) + 4) + "|",
+    ]
+    for (name, library), found in rows.items():
+        scores = []
+        for policy, actions in columns:
+            means = [record[policy][actions]["mean"] for record in found]
+            scores.append(f"{min(means):.1f} / {statistics.median(means):.1f}")
+        shown = {"penstock": "Penstock", "sb3": "Stable-Baselines3"}[library]
+        seconds = statistics.median(record["seconds"] for record in found)
+        lines.append(f"| {name} | {shown} | {len(found)} | {' | '.join(scores)} | {seconds:.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Parse the command, run what is missing, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trainings", choices=TRAININGS, nargs="*", metavar="TRAINING", default=[])
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
+    parser.add_argument("--history", type=Path, default=HISTORY)
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    names = arguments.trainings or list(TRAININGS)
+    if not arguments.table:
+        measure(names, arguments.seeds, arguments.sb3, arguments.history)
+    print(describe())
+    print(f"Lowest / median of the seeds' mean returns over {EPISODES} fresh episodes each.")
+    print(table([record for record in read(arguments.history) if record["training"] in names]))
+
+
+if __name__ == "__main__":
+    main()
