@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -24,8 +24,10 @@ class A2CConfig(RMSPropConfig):
 
     segment_length: int = 5
     """Steps per segment (T): n of the n-step returns."""
-    learning_rate: float = 7e-4
+    learning_rate: float = 2e-3
     """Step size of the optimiser."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays to 0 over total_steps."""
     rmsprop_eps: float = 1e-5
     """Keeps steps finite where gradients are small."""
     gae_lambda: float = 1.0
