@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import os
 import textwrap
 import types
 import typing
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from penstock.config import Config, ConfigError, load_preset, make_config
+from penstock.config import Config, ConfigError, grouped, load_preset, make_config, setting_hint
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
@@ -45,23 +46,27 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
     SystemExit
         The flags cannot be read (code 2; the closest flag was shown) or ask for help (code 0).
     """
+    _require_own_names(config_class, args)
     preset = _preset_in(args)
     defaults = make_config(config_class, {"env": _NO_ENV, **(load_preset(preset, config_class) if preset else {})})
+    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
     flags: list[tuple[str, Any, Any]] = [
         (_PRESET, Annotated[str | None, tyro.conf.arg(help=_PRESET_HELP)], dataclasses.field(default=preset))
     ]
-    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
-    for field in dataclasses.fields(config_class):
-        flag_type = _flag_type(hints[field.name])
-        document = tyro.conf.arg(help=documents.get(field.name, ""))
-        value = getattr(defaults, field.name)
-        default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
-        flags.append((field.name, Annotated[flag_type, document], default))
-    flags_class = dataclasses.make_dataclass(config_class.__name__, flags, kw_only=True)
+    for number, (group, fields) in enumerate(grouped(config_class).items()):
+        members: list[tuple[str, Any, Any]] = []
+        for field in fields:
+            value = getattr(defaults, field.name)
+            document = tyro.conf.arg(help=documents.get(field.name, ""))
+            default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
+            members.append((field.name, Annotated[_flag_type(hints[field.name]), document], default))
+        # A group is a class of its own, whose name stands above its flags and not before each of them.
+        shown: Any = Annotated[_flags_class(group, members), tyro.conf.arg(name=group), tyro.conf.OmitArgPrefixes]
+        flags.append((f"group_{number}", shown, dataclasses.field()))
     description = inspect.cleandoc(config_class.__doc__ or "")
-    values = dict(vars(tyro.cli(flags_class, prog=prog, description=description, args=list(args))))
-    del values[_PRESET]
-    return make_config(config_class, values)
+    read: Any = _cli(_flags_class(config_class.__name__, flags), args, prog, description)
+    groups = [members for name, members in vars(read).items() if name != _PRESET]
+    return make_config(config_class, {name: value for members in groups for name, value in vars(members).items()})
 
 
 _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
@@ -102,7 +107,7 @@ class DoctorFlags:
 
 def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
     """Read the flags of a command that trains nothing; raises `SystemExit` as `parse_config` does."""
-    return tyro.cli(flags_class, args=list(args), prog=prog)
+    return _cli(flags_class, args, prog)
 
 
 def field_documents(config_class: type[Config]) -> dict[str, str]:
@@ -124,6 +129,51 @@ def field_documents(config_class: type[Config]) -> dict[str, str]:
     return documents
 
 
+def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str | None = None) -> F:
+    """Read flags; a whole number may be written as 1e5 wherever one is wanted."""
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_whole_number)
+    return tyro.cli(flags_class, args=list(args), prog=prog, description=description, registry=registry)
+
+
+def _flags_class(name: str, flags: list[tuple[str, Any, Any]]) -> type:
+    flags_class = dataclasses.make_dataclass(name.title().replace(" ", ""), flags, kw_only=True)
+    flags_class.__doc__ = ""  # nothing is said of it but its name
+    return flags_class
+
+
+def _whole_number(wanted: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    if wanted.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=_read_whole_number,
+        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _read_whole_number(args: list[str]) -> int:
+    (text,) = args
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if not number.is_integer():
+        raise ValueError(f"{text} is no whole number")
+    return int(number)
+
+
+def _require_own_names(config_class: type[Config], args: Sequence[str]) -> None:
+    """Raise `ConfigError` for a flag of another library, naming ours; flags that nobody has are for tyro to refuse."""
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for flag in (arg.partition("=")[0] for arg in args if arg.startswith("--")):
+        name = flag.removeprefix("--").replace("-", "_")
+        if name not in known and (hint := setting_hint(name, known)):
+            raise ConfigError(f"unknown setting {flag}{hint}")
+
+
 def _always(value: Any) -> Callable[[], Any]:
     return lambda: value
 
@@ -140,9 +190,9 @@ def _preset_in(args: Sequence[str]) -> str | None:
 
 
 def _flag_type(hint: Any) -> Any:
-    """What tyro shall read for a field: what only Python can say, a callable, is left out."""
+    """What tyro shall read for a field: what only Python can say, a callable or a path object, is left out."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) is not _CALLABLE]
+        options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in (_CALLABLE, os.PathLike)]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
         # the config checks the value itself, and shows the closest one

@@ -13,7 +13,7 @@ HOUSE = Path(__file__).parents[1] / "penstock"
 MAY_USE = {
     "_native": set(),
     "imports": set(),
-    "config": {"imports", "ipc"},
+    "config": {"imports", "ipc", "envs"},
     "runs": set(),
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},

@@ -3,11 +3,16 @@
 import functools
 import json
 import math
+import re
 import tomllib
+from dataclasses import fields
+from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
-from penstock.algorithms import load_algorithm
+from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.algorithms.a2c import A2CConfig
 from penstock.algorithms.a3c import A3CConfig
 from penstock.algorithms.appo import APPOConfig
@@ -23,6 +28,7 @@ from penstock.config import (
     ReplayConfig,
     SegmentConfig,
     closest,
+    elsewhere,
     load_preset,
     make_config,
 )
@@ -47,6 +53,95 @@ def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones(
     assert "did you mean" not in refusal(xyzzy=1)
 
 
+@pytest.mark.parametrize(
+    ("config_class", "name", "ours"),
+    [
+        (PPOConfig, "n_envs", "num_envs_per_worker (for each of num_workers; both together are the lanes)"),
+        (PPOConfig, "n_steps", "segment_length"),
+        (DQNConfig, "n_steps", "n_step (steps of reward in a transition)"),
+        (A2CConfig, "ent_coef", "entropy_coef"),
+        (SACConfig, "ent_coef", "alpha (None: learned)"),
+        (IMPALAConfig, "gae_lambda", "vtrace_lambda"),
+        (PPOConfig, "total_timesteps", "total_steps"),
+        (PPOConfig, "clip_coef", "clip_range"),
+        (APPOConfig, "rollout", "segment_length"),
+        (APPOConfig, "num_sgd_iter", "num_epochs"),
+        (APPOConfig, "use_lstm", 'memory="lstm"'),
+        (SACConfig, "target_update_interval", "tau"),
+    ],
+)
+def test_a_setting_of_another_library_is_answered_with_ours(config_class, name, ours):
+    assert refusal(config_class, **{name: 1}) == f"unknown setting {name!r}: here it is {ours}"
+
+
+def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_said_to_be_that():
+    assert refusal(DQNConfig, clip_coef=1) == (
+        "unknown setting 'clip_coef': other algorithms here call it clip_range, this one has none"
+    )
+    assert "that is no setting here; training shows itself" in refusal(verbose=1)
+    assert "this version has single agents" in refusal(multi_agent=True)
+
+
+def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_its_answer():
+    ours = {field.name for name in ALGORITHMS for field in fields(load_algorithm(name).Config)}
+    for name, answers in elsewhere._SETTINGS.items():
+        named = {re.findall(r"\w+", answer)[0] for answer in answers.split(" | ")}
+        assert named <= ours and name not in named, name
+
+
+@pytest.mark.parametrize(
+    ("settings", "meant"),
+    [
+        ({"memory": "rnn"}, "'gru' or 'lstm'"),
+        ({"memory": True}, "'gru' or 'lstm'"),
+        ({"memory": False}, "'none'"),
+        ({"backend": "subproc"}, "'local' (one process per role)"),
+        ({"device": "gpu"}, "'cuda'"),
+        ({"precision": "fp16"}, "'bfloat16'"),
+    ],
+)
+def test_a_value_of_another_library_is_answered_with_ours(settings, meant):
+    assert f"is not legal; did you mean {meant}?" in refusal(**settings)
+
+
+def test_an_activation_given_as_a_class_is_answered_with_its_name():
+    class ReLU:
+        """As torch names its own."""
+
+    assert "did you mean 'relu'?: activation must be one of" in refusal(activation=ReLU)
+
+
+def test_an_environment_that_is_already_made_is_answered_with_what_makes_one():
+    assert 'give what makes one, env=lambda: gym.make("CartPole-v1"), or env="CartPole-v1"' in refusal(
+        env=gymnasium.make("CartPole-v1")
+    )
+    assert "give what makes one, env=lambda: CountingEnv(...)" in refusal(env=CountingEnv())
+    made_vector = gymnasium.make_vec("CartPole-v1", num_envs=2)
+    assert (
+        'env=lambda num_envs: gym.make_vec("CartPole-v1", num_envs=num_envs), vectorize="vector"'
+        in refusal(env=made_vector)
+    )
+    made_vector.close()
+
+
+def test_a_directory_may_be_given_as_a_path():
+    assert made(run_dir=Path("runs") / "mine").run_dir == "runs/mine"
+
+
+def test_a_preset_may_be_given_as_a_path(tmp_path):
+    (tmp_path / "mine.toml").write_text("[ppo]\ngamma = 0.5\n")
+    assert make_config(PPOConfig, {"env": "x"}, tmp_path / "mine.toml").gamma == 0.5
+
+
+@pytest.mark.parametrize("number", [1e5, np.int64(100_000), np.float32(1e5)])
+def test_a_whole_number_of_any_type_serves_as_an_int(number):
+    config = made(total_steps=number, num_workers=2.0, hidden_sizes=(64.0,))
+    assert (config.total_steps, config.num_workers, config.hidden_sizes) == (100_000, 2, (64,))
+    assert {type(config.total_steps), type(config.num_workers), type(config.hidden_sizes[0])} == {int}
+    assert made(A3CConfig, num_groups=1.0).num_groups == 1
+    assert "total_steps must be int, found float" in refusal(total_steps=1e5 + 0.5)
+
+
 def test_an_environment_is_needed():
     with pytest.raises(ConfigError, match="env is missing: give a Gymnasium id"):
         make_config(PPOConfig, {})
@@ -55,7 +150,7 @@ def test_an_environment_is_needed():
 @pytest.mark.parametrize(
     ("settings", "legal"),
     [
-        ({"num_envs_per_worker": 4.0}, "num_envs_per_worker must be int, found float"),
+        ({"num_envs_per_worker": 4.5}, "num_envs_per_worker must be int, found float"),
         ({"num_envs_per_worker": "4"}, "num_envs_per_worker must be int, found str"),
         ({"num_envs_per_worker": True}, "num_envs_per_worker must be int, found bool"),
         ({"num_envs_per_worker": None}, "num_envs_per_worker must be int, found NoneType"),
@@ -69,7 +164,7 @@ def test_an_environment_is_needed():
         ({"env_kwargs": [1]}, "env_kwargs must be dict[str, Any], found list"),
         ({"env": 5}, "env must be str or "),
         ({"encoder": None}, "encoder must be str or "),
-        ({"run_dir": 5}, "run_dir must be str or None, found int"),
+        ({"run_dir": 5}, "run_dir must be str or Path or None, found int"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(settings, legal):
@@ -88,6 +183,9 @@ def test_a_value_of_the_wrong_type_is_refused(settings, legal):
         ({"vectorize": 1}, "vectorize must be one of 'make', 'vector', found int"),
         ({"on_env_error": "ignore"}, "on_env_error must be one of 'stop', 'restart'"),
         ({"learning_rate_schedule": "Linear"}, "did you mean 'linear'?"),
+        ({"memory": "lstm "}, "memory='lstm ' is not legal; did you mean 'lstm'?"),
+        ({"memory": "LSTM"}, "did you mean 'lstm'?"),
+        ({"activation": "ReLU"}, "did you mean 'relu'?"),
         ({"activation": "gelu"}, "activation must be one of 'tanh', 'relu', 'elu', 'silu'"),
     ],
 )
@@ -128,7 +226,7 @@ def test_intervals_may_be_zero_which_is_never(name):
         ({"gae_lambda": 2}, "gae_lambda=2.0 is not legal: gae_lambda must be from 0 to 1"),
         ({"seed": -1}, "seed=-1 is not legal: seed must be 0 or more"),
         ({"hidden_sizes": (64, 0)}, "hidden_sizes=(64, 0) is not legal: hidden_sizes must be all more than 0"),
-        ({"device": "gpu"}, 'device=\'gpu\' is not legal: device must be "cpu", "cuda" or "cuda:<index>"'),
+        ({"device": "tpu"}, 'device=\'tpu\' is not legal: device must be "cpu", "cuda" or "cuda:<index>"'),
         ({"device": "cuda:first"}, "device='cuda:first' is not legal"),
     ],
 )

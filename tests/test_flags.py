@@ -1,13 +1,15 @@
 """Every setting is a flag, with its help, its default and its check."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import pytest
 
-from penstock.config import Config, ConfigError, SegmentConfig
-from penstock.flags import field_documents, parse_config
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.config import Config, ConfigError, SegmentConfig, groups
+from penstock.flags import ResumeFlags, field_documents, parse_config, parse_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,45 @@ def test_help_shows_every_setting_with_its_document_and_default(capsys):
     assert "How it goes. (default: slow)" in text
     assert "{slow,fast}" in text
     assert "Tiny: settings for these tests." in text
+
+
+def test_help_shows_every_setting_once_under_its_group(capsys):
+    with pytest.raises(SystemExit):
+        parse("--help")
+    shown = re.findall(r"^\W*(\w[\w ]*) options\b|^\W{1,3}--([a-z][\w-]*)", capsys.readouterr().out, re.MULTILINE)
+    titles, found = [title for title, _ in shown if title], {}
+    assert titles == ["environment", "machine", "network", "learning", "budget and run"]
+    group = ""
+    for title, flag in shown:
+        group = title or group
+        if flag:
+            assert flag not in found, f"{flag} is shown twice"
+            found[flag] = group
+    found.pop("preset")
+    assert set(found) == {field.name.replace("_", "-") for field in fields(TinyConfig)}
+    assert found["env-kwargs"] == "environment" and found["num-workers"] == "machine"
+    assert found["memory"] == "network" and found["total-steps"] == "budget and run"
+    assert found["mode"] == "learning", "an algorithm's own"
+
+
+def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
+    known = {field.name for name in ALGORITHMS for field in fields(load_algorithm(name).Config)}
+    placed = [setting for settings in groups._GROUPS.values() for setting in settings]
+    assert set(placed) <= known and len(placed) == len(set(placed))
+
+
+def test_a_whole_number_may_be_written_with_an_exponent(capsys):
+    config = parse("--env", "x", "--total-steps", "1e5", "--num-workers", "2e0", "--hidden-sizes", "1e1", "1_6")
+    assert (config.total_steps, config.num_workers, config.hidden_sizes) == (100_000, 2, (10, 16))
+    assert parse_flags(ResumeFlags, ["runs/x", "--total-steps", "4e5"], prog="p").total_steps == 400_000
+    with pytest.raises(SystemExit):
+        parse("--env", "x", "--total-steps", "1.5")
+    assert "1.5 is no whole number" in capsys.readouterr().err
+
+
+def test_a_flag_of_another_library_is_answered_with_ours():
+    with pytest.raises(ConfigError, match=r"unknown setting --ent-coef: here it is entropy_coef"):
+        parse("--env", "x", "--ent-coef=0.1")
 
 
 def test_documents_are_those_of_the_nearest_class():

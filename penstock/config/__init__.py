@@ -6,6 +6,8 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, require
+from penstock.config.elsewhere import setting_hint
+from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, find_object, load_preset, make_config
 from penstock.config.replay import ReplayConfig
 from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
@@ -19,8 +21,10 @@ __all__ = [
     "SegmentConfig",
     "closest",
     "find_object",
+    "grouped",
     "load_preset",
     "make_config",
     "require",
     "require_whole_segments",
+    "setting_hint",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import typing
 from collections.abc import Callable
@@ -81,10 +82,15 @@ class Config:
     """Steps between checkpoints; None: ten in total_steps; 0: only at the end."""
     keep_checkpoints: int = 3
     """Checkpoints kept besides the best."""
-    run_dir: str | None = "auto"
+    run_dir: str | os.PathLike[str] | None = "auto"
     """Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.env, str | type):
+            from penstock.envs.made import made_hint  # here, because most are named or a class
+
+            if hint := made_hint(self.env):
+                raise ConfigError(hint)
         for name, hint in typing.get_type_hints(type(self)).items():
             value = checked(name, getattr(self, name), hint)
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")

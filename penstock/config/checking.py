@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import numbers
+import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
+
+from penstock.config.elsewhere import value_hint
 
 
 class ConfigError(ValueError):
@@ -16,35 +20,62 @@ class ConfigError(ValueError):
 def require(condition: bool, name: str, value: object, legal: str) -> None:
     """Raise `ConfigError` naming the field, what was found and what is legal, unless `condition` holds."""
     if not condition:
-        raise ConfigError(f"{name}={value!r} is not legal: {name} must be {legal}")
+        raise ConfigError(f"{name}={value!r} is not legal{value_hint(name, value)}: {name} must be {legal}")
 
 
 def closest(name: str, candidates: list[str]) -> str:
-    """'; did you mean "x"?' where something is close, else nothing."""
-    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.55)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    """'; did you mean "x"?' where something is close, whatever the case and spaces around it, else nothing."""
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    matches = difflib.get_close_matches(name.strip().lower(), list(by_lower), n=1, cutoff=0.55)
+    return f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:
-    """Return `value` as `hint` wants it (an int where a float is wanted becomes one), or raise `ConfigError`."""
-    for option in typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,):
+    """Return `value` as `hint` wants it, or raise `ConfigError`.
+
+    An int where a float is wanted becomes one, a whole float (1e5) where an int is wanted becomes one, a list where a
+    tuple is wanted becomes one, and a path becomes text; numbers may be NumPy's.
+    """
+    whole = _whole(value)
+    for option in _options(hint):
         origin = typing.get_origin(option) or option
-        if origin is Literal and any(value == v and type(value) is type(v) for v in typing.get_args(option)):
-            return value
-        if origin is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if origin is Literal and any(whole == v and type(whole) is type(v) for v in typing.get_args(option)):
+            return whole
+        if origin is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
             return float(value)
-        if origin is int and isinstance(value, int) and not isinstance(value, bool):
-            return value
+        if origin is int and isinstance(whole, int) and not isinstance(whole, bool):
+            return whole
         if origin is tuple and isinstance(value, tuple | list):
             return tuple(checked(name, item, typing.get_args(option)[0]) for item in value)
+        if origin is os.PathLike and isinstance(value, os.PathLike):
+            return os.fsdecode(value)
         if origin is Callable or origin is typing.get_origin(Callable[..., Any]):
             if callable(value):
                 return value
         elif origin in (str, bool, dict, types.NoneType) and isinstance(value, origin):
             return value
-    legal = _legal(hint)
-    near = closest(value, [v for v in typing.get_args(hint) if isinstance(v, str)]) if isinstance(value, str) else ""
-    raise ConfigError(f"{name}={value!r} is not legal{near}: {name} must be {legal}, found {type(value).__name__}")
+    words = [word for option in _options(hint) for word in typing.get_args(option) if isinstance(word, str)]
+    near = value_hint(name, value) or (closest(value, words) if isinstance(value, str) else "")
+    raise ConfigError(f"{name}={value!r} is not legal{near}: {name} must be {_legal(hint)}, found {_type_of(value)}")
+
+
+def _whole(value: Any) -> Any:
+    """Return a whole number of any type as an int, and anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    number = float(value)
+    return int(number) if number.is_integer() else value
+
+
+def _options(hint: Any) -> Iterator[Any]:
+    """The types that a hint allows."""
+    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _type_of(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _legal(hint: Any) -> str:
@@ -54,4 +85,8 @@ def _legal(hint: Any) -> str:
         return " or ".join(_legal(option) for option in typing.get_args(hint))
     if hint is types.NoneType:
         return "None"
+    if typing.get_origin(hint) is os.PathLike:
+        return "Path"
+    if typing.get_origin(hint) is typing.get_origin(Callable[..., Any]):
+        return "a callable"
     return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint).replace("typing.", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
+from penstock.config.elsewhere import setting_hint
 from penstock.imports import NoSuchPlaceError, load_module
 
 C = TypeVar("C", bound=Config)
@@ -18,7 +20,9 @@ C = TypeVar("C", bound=Config)
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
-def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | None = None) -> C:
+def make_config(
+    config_class: type[C], values: Mapping[str, Any], preset: str | os.PathLike[str] | None = None
+) -> C:
     """Make a config from keyword values on top of an optional preset.
 
     Raises
@@ -30,6 +34,8 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     for name in merged:
         if name not in known:
+            if hint := setting_hint(name, known):
+                raise ConfigError(f"unknown setting {name!r}{hint}")
             legal = ", ".join(sorted(known))
             raise ConfigError(f"unknown setting {name!r}{closest(name, known)} (legal: {legal})")
     if "env" not in merged:
@@ -37,7 +43,7 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     return config_class(**merged)
 
 
-def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
+def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dict[str, Any]:
     """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file of one's own.
 
     A preset is a table of settings per algorithm, named as the algorithm is on the command line.
@@ -47,6 +53,7 @@ def load_preset(name: str, config_class: type[Config]) -> dict[str, Any]:
     ConfigError
         There is no such preset, it is not TOML, or it has no table for this algorithm.
     """
+    name = os.fspath(name)
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))

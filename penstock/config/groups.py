@@ -1,0 +1,34 @@
+"""In which group each setting is shown: by ``--help``, and in the signatures that editors complete."""
+
+from __future__ import annotations
+
+import dataclasses
+
+LEARNING = "learning"
+
+_GROUPS = {
+    "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
+    "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
+    "network": {
+        "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "normalize_observations",
+        "dueling",
+    },
+    LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
+    "budget and run": {
+        "seed", "total_steps", "max_seconds", "target_return", "eval_interval", "eval_episodes", "checkpoint_interval",
+        "keep_checkpoints", "save_replay", "run_dir",
+    },
+}  # fmt: skip
+
+
+def group_of(setting: str) -> str:
+    """The group that a setting is shown in."""
+    return next((group for group, settings in _GROUPS.items() if setting in settings), LEARNING)
+
+
+def grouped(config_class: type) -> dict[str, list[dataclasses.Field[object]]]:
+    """The fields of a config class by group, groups and fields in the order in which they are shown."""
+    groups: dict[str, list[dataclasses.Field[object]]] = {group: [] for group in _GROUPS}
+    for field in dataclasses.fields(config_class):
+        groups[group_of(field.name)].append(field)
+    return groups

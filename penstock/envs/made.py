@@ -1,0 +1,65 @@
+"""What people give where something that makes environments is wanted: environments already made, or of several agents.
+
+They are known by what they have, without Gymnasium or PettingZoo: settings are read without either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def made_hint(env: Any) -> str:
+    """What is wrong with giving an environment that is already made, or has several agents; nothing if it is neither."""
+    if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
+        return ""
+    if agents := several_agents(env):
+        return f"env={env!r} is {agents}"
+    name = getattr(getattr(env, "spec", None), "id", None)
+    if hasattr(env, "num_envs"):
+        maker = f'gym.make_vec("{name}", num_envs=num_envs)' if name else f"{type(env).__name__}(num_envs)"
+        ways = f'env=lambda num_envs: {maker}, vectorize="vector"'
+    else:
+        ways = f'env=lambda: gym.make("{name}"), or env="{name}"' if name else f"env=lambda: {type(env).__name__}(...)"
+    return f"env={env!r} is already made, and every lane makes an environment of its own: give what makes one, {ways}"
+
+
+def several_agents(env: Any) -> str:
+    """How an environment shows that it has several agents, PettingZoo's or alike; nothing where it has one.
+
+    An environment with a list of agents is still of one agent, if it has one observation space and one action space
+    that are not by agent.
+    """
+    agents = _agents(env)
+    spaces = [_of(env, name) for name in ("observation_space", "action_space")]
+    is_by_agent = [callable(space) or isinstance(space, dict) or _is_by(space, agents) for space in spaces]
+    if not (agents or any(isinstance(_of(env, f"{kind}_spaces"), dict) for kind in ("observation", "action"))):
+        return ""
+    if all(space is not None and not by_agent for space, by_agent in zip(spaces, is_by_agent, strict=True)):
+        return ""
+    shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
+    return (
+        f"an environment of several agents{shown}: this version trains single agents; wrap it as a gymnasium.Env "
+        "that shows one agent's observations and takes its actions"
+    )
+
+
+def _agents(env: Any) -> list[str | int]:
+    """Names of its agents, if they have names."""
+    for name in ("possible_agents", "agents"):
+        agents = _of(env, name)
+        if isinstance(agents, list | tuple | set | dict) and agents:
+            return [agent for agent in agents if isinstance(agent, str | int)]
+    return []
+
+
+def _is_by(space: Any, agents: list[str | int]) -> bool:
+    """Whether a Dict space has a space for each agent."""
+    keys = getattr(space, "spaces", None)
+    return isinstance(keys, dict) and bool(agents) and set(keys) <= set(agents)
+
+
+def _of(env: Any, name: str) -> Any:
+    try:
+        return getattr(env, name, None)
+    except Exception:  # a property that raises says nothing
+        return None
