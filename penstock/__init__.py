@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
 
+    __version__: str
+
 __all__ = [
     "A2C",
     "A3C",
@@ -36,6 +38,7 @@ __all__ = [
     "SegmentAlgorithm",
     "SegmentConfig",
     "Trainer",
+    "__version__",
     "load_policy",
     "make_env",
     "replay",
@@ -65,6 +68,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("penstock")
     if name == "replay":
         return importlib.import_module("penstock.replay")
     if name not in _HOMES:

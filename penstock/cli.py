@@ -42,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE if args else WRONG_USAGE
     name, *rest = args
     if name == "--version":
-        from importlib.metadata import version
+        import penstock
 
-        print(f"penstock {version('penstock')}")
+        print(f"penstock {penstock.__version__}")
         return DONE
     if name not in COMMANDS:
         return _wrong(f"unknown command {name!r}{closest(name, list(COMMANDS))} (legal: {', '.join(COMMANDS)})")

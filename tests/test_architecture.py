@@ -23,6 +23,7 @@ MAY_USE = {
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
     "engine": {"config", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
     "flags": {"config"},
+    "signatures": {"config", "engine", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "engine"},
     "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},

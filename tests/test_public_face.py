@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 
@@ -51,6 +53,32 @@ def test_every_public_name_is_there_and_any_other_is_an_attribute_error():
         assert getattr(penstock, name) is not None
     with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'PP0'"):
         penstock.PP0  # noqa: B018
+
+
+def test_the_version_is_that_of_the_package():
+    assert penstock.__version__ == version("penstock")
+
+
+def test_the_environment_is_the_first_argument_and_the_only_one_without_a_name():
+    settings = {name: value for name, value in SETTINGS.items() if name != "env"}
+    with penstock.PPO("CartPole-v1", **settings) as made, penstock.Trainer(PPO, "CartPole-v1", **settings) as other:
+        assert made.config.env == other.config.env == "CartPole-v1"
+        assert made.config == other.config == PPO.Config(**SETTINGS)
+    with pytest.raises(ConfigError, match=r"PPO\('MlpPolicy', 'CartPole-v1'\): only env is given by place"):
+        penstock.PPO("MlpPolicy", "CartPole-v1")
+    with pytest.raises(ConfigError, match=r'already made.*env=lambda: gym.make\("CartPole-v1"\)'):
+        penstock.PPO(gymnasium.make("CartPole-v1"))
+
+
+def test_directories_may_be_paths_and_whole_numbers_of_steps_floats(tmp_path):
+    with penstock.PPO(**{**SETTINGS, "run_dir": tmp_path / "run", "total_steps": 64.0}) as made:
+        assert made.train(3.2e1, quiet=True).steps == 32 and made.train(quiet=True).steps == 64
+        made.save(tmp_path / "saved")
+        assert made.evaluate(episodes=2.0).episodes == 2
+        with pytest.raises(ConfigError, match=r"steps=1.5 is not legal: steps must be int"):
+            made.train(1.5)
+    assert penstock.load_policy(tmp_path / "run").meta["steps"] == 64
+    assert penstock.load_policy(tmp_path / "saved").meta["steps"] == 64
 
 
 def test_training_goes_on_from_call_to_call_until_the_budget_is_learned_from(trainer):

@@ -5,7 +5,7 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 """
 
 from penstock.config.base import Config
-from penstock.config.checking import ConfigError, closest, require
+from penstock.config.checking import ConfigError, checked, closest, require
 from penstock.config.elsewhere import setting_hint
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, find_object, load_preset, make_config
@@ -19,6 +19,7 @@ __all__ = [
     "ConfigError",
     "ReplayConfig",
     "SegmentConfig",
+    "checked",
     "closest",
     "find_object",
     "grouped",

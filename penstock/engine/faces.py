@@ -1,78 +1,96 @@
-"""The algorithms as users make them: ``penstock.APPO(env=...)`` is a trainer of that algorithm."""
+"""The algorithms as users make them: ``penstock.APPO("CartPole-v1")`` is a trainer of that algorithm.
+
+What their settings are is written to ``faces.pyi`` for editors and type checkers: ``python -m penstock.signatures``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from penstock.algorithms import a2c, a3c, apex, appo, ddpg, dqn, impala, ppo, sac, td3
+from penstock.algorithms.base import Algorithm
+from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 
 
-class APPO(Trainer):
+class Face(Trainer):
+    """A trainer of one algorithm."""
+
+    algorithm: ClassVar[type[Algorithm]]
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] | None = None,
+        *others: Any,
+        preset: str | os.PathLike[str] | None = None,
+        **settings: Any,
+    ) -> None:
+        if others:
+            given = ", ".join(map(repr, (env, *others)))
+            raise ConfigError(
+                f"{type(self).__name__}({given}): only env is given by place, all else by name; the network is said by "
+                'encoder, hidden_sizes and memory, e.g. encoder="mlp"'
+            )
+        super().__init__(self.algorithm, env, preset=preset, **settings)
+
+
+class APPO(Face):
     """Trains with APPO, asynchronous PPO; settings are the fields of `penstock.algorithms.appo.APPOConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(appo.APPO, preset=preset, **settings)
+    algorithm = appo.APPO
 
 
-class PPO(Trainer):
+class PPO(Face):
     """Trains with PPO, synchronous; settings are the fields of `penstock.algorithms.ppo.PPOConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(ppo.PPO, preset=preset, **settings)
+    algorithm = ppo.PPO
 
 
-class A2C(Trainer):
+class A2C(Face):
     """Trains with A2C, synchronous; settings are the fields of `penstock.algorithms.a2c.A2CConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(a2c.A2C, preset=preset, **settings)
+    algorithm = a2c.A2C
 
 
-class A3C(Trainer):
+class A3C(Face):
     """Trains with A3C, workers that learn; settings are the fields of `penstock.algorithms.a3c.A3CConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(a3c.A3C, preset=preset, **settings)
+    algorithm = a3c.A3C
 
 
-class IMPALA(Trainer):
+class IMPALA(Face):
     """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(impala.IMPALA, preset=preset, **settings)
+    algorithm = impala.IMPALA
 
 
-class DQN(Trainer):
+class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(dqn.DQN, preset=preset, **settings)
+    algorithm = dqn.DQN
 
 
-class ApeX(Trainer):
+class ApeX(Face):
     """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(apex.ApeX, preset=preset, **settings)
+    algorithm = apex.ApeX
 
 
-class DDPG(Trainer):
+class DDPG(Face):
     """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(ddpg.DDPG, preset=preset, **settings)
+    algorithm = ddpg.DDPG
 
 
-class TD3(Trainer):
+class TD3(Face):
     """Trains with TD3, for continuous actions; settings are the fields of `penstock.algorithms.td3.TD3Config`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(td3.TD3, preset=preset, **settings)
+    algorithm = td3.TD3
 
 
-class SAC(Trainer):
+class SAC(Face):
     """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
 
-    def __init__(self, *, preset: str | None = None, **settings: Any) -> None:
-        super().__init__(sac.SAC, preset=preset, **settings)
+    algorithm = sac.SAC

@@ -17,7 +17,7 @@ from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, make_config
+from penstock.config import Config, ConfigError, checked, make_config
 from penstock.engine import hogwild, launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
@@ -90,19 +90,19 @@ class TrainingInterrupted(KeyboardInterrupt):
 class Trainer:
     """An algorithm with its settings, ready to train.
 
-    ``penstock.APPO(env="CartPole-v1")`` is ``Trainer(APPO, env="CartPole-v1")`` for Penstock's own algorithm; your own
-    is trained by ``penstock.Trainer(MyAlgorithm, env=...)``. Also a context manager that closes itself.
+    ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
+    trained by ``penstock.Trainer(MyAlgorithm, "CartPole-v1")``. Also a context manager that closes itself.
 
     Parameters
     ----------
     algorithm
         A subclass of `SegmentAlgorithm` or `ReplayAlgorithm`.
-    config
-        Its settings, made beforehand; or give them by name:
+    env
+        The environment, needed unless the preset names one; or all settings at once, a config made beforehand.
     preset
         Name of a preset, or path of one's own .toml file, for other defaults.
     **settings
-        Fields of the algorithm's config. `env` is needed.
+        Other fields of the algorithm's config.
 
     Raises
     ------
@@ -117,15 +117,19 @@ class Trainer:
     def __init__(
         self,
         algorithm: type[Algorithm],
-        config: Config | None = None,
+        env: str | Callable[..., Any] | Config | None = None,
         *,
-        preset: str | None = None,
+        preset: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
-        if config is not None and (settings or preset):
-            given = ", ".join([*settings, *(["preset"] if preset else [])])
-            raise ConfigError(f"settings are given twice, as a config and by name ({given}): use one or the other")
-        self._open(algorithm, config or make_config(algorithm.Config, settings, preset), None, None)
+        if isinstance(env, Config):
+            if settings or preset:
+                given = ", ".join([*settings, *(["preset"] if preset else [])])
+                raise ConfigError(f"settings are given twice, as a config and by name ({given}): use one or the other")
+            config = env
+        else:
+            config = make_config(algorithm.Config, ({} if env is None else {"env": env}) | settings, preset)
+        self._open(algorithm, config, None, None)
 
     @classmethod
     def resume(
@@ -268,9 +272,10 @@ class Trainer:
             Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. At a second one nothing is
             waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
         ConfigError
-            `steps` is not more than 0.
+            `steps` is not a whole number of more than 0.
         """
         self._require_open()
+        steps = checked("steps", steps, int | None)
         if steps is not None and steps <= 0:
             raise ConfigError(f"steps={steps} is not legal: train at least 1 step, or None for up to total_steps")
         progress, config = self._supervisor.progress, self.config
@@ -304,7 +309,7 @@ class Trainer:
         self._weights.refresh()
         evaluation = evaluate_model(
             self._model, self._env,
-            episodes=self.config.eval_episodes if episodes is None else episodes,
+            episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
         )  # fmt: skip
         return replace(evaluation, steps=self._weights.steps)
@@ -342,7 +347,7 @@ class Trainer:
         require_matching(weights, self._model.state_dict(), what)
         self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
 
         Raises
@@ -353,7 +358,7 @@ class Trainer:
             It could not be written.
         """
         self._require_open()
-        self._supervisor.save(path)
+        self._supervisor.save(os.fspath(path))
 
     def close(self) -> None:
         """Stop all processes and give the memory back; a second call does nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def made_hint(env: Any) -> str:
-    """What is wrong with giving an environment that is already made, or has several agents; nothing if it is neither."""
+    """What is said of an environment that is already made, or has several agents; nothing if it is neither."""
     if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
         return ""
     if agents := several_agents(env):

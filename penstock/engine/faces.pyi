@@ -1,0 +1,1550 @@
+"""Written by ``python -m penstock.signatures`` from the configs; edit those."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+from penstock.algorithms.base import Algorithm
+from penstock.engine.trainer import Trainer
+
+class Face(Trainer):
+    """A trainer of one algorithm."""
+
+    algorithm: ClassVar[type[Algorithm]]
+
+class APPO(Face):
+    """Trains with APPO, asynchronous PPO; settings are the fields of `penstock.algorithms.appo.APPOConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus.
+    entropy_coef_final
+        The entropy bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    batch_size
+        Steps per update (one minibatch).
+    max_policy_lag
+        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    num_epochs
+        Passes over each batch.
+    gae_lambda
+        Lambda of the advantage estimator.
+    normalize_advantages
+        Advantages have mean 0 and standard deviation 1 in each update.
+    clip_range
+        The probability ratio counts within [1 / (1 + clip_range), 1 + clip_range].
+    target_kl
+        A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats).
+    num_minibatches
+        Updates per pass over a batch: a batch is num_minibatches * batch_size steps.
+    advantage_estimator
+        "gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update.
+    rho_bar
+        V-trace: cut of the ratio in the temporal difference.
+    c_bar
+        V-trace: cut of the ratio in the trace.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        burn_in: int = 0,
+        max_grad_norm: float = 0.5,
+        segment_length: int = 32,
+        entropy_coef: float = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        batch_size: int = 256,
+        max_policy_lag: int = 100,
+        num_epochs: int = 2,
+        gae_lambda: float = 0.95,
+        normalize_advantages: bool = True,
+        clip_range: float = 0.2,
+        target_kl: float | None = None,
+        num_minibatches: int = 2,
+        advantage_estimator: Literal["gae", "vtrace"] = "gae",
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class PPO(Face):
+    """Trains with PPO, synchronous; settings are the fields of `penstock.algorithms.ppo.PPOConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus.
+    entropy_coef_final
+        The entropy bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    num_epochs
+        Passes over each batch.
+    gae_lambda
+        Lambda of the advantage estimator.
+    normalize_advantages
+        Advantages have mean 0 and standard deviation 1 in each update.
+    clip_range
+        The probability ratio counts within [1 - clip_range, 1 + clip_range].
+    target_kl
+        A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats).
+    batch_size
+        Steps per update (one minibatch); all lanes' segments together are a multiple of it.
+    value_clip_range
+        Values move by at most this per batch; None: freely.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 8,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 0.5,
+        segment_length: int = 128,
+        entropy_coef: float = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        num_epochs: int = 10,
+        gae_lambda: float = 0.95,
+        normalize_advantages: bool = True,
+        clip_range: float = 0.2,
+        target_kl: float | None = None,
+        batch_size: int = 256,
+        value_clip_range: float | None = None,
+        seed: int = 0,
+        total_steps: int = 500000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class A2C(Face):
+    """Trains with A2C, synchronous; settings are the fields of `penstock.algorithms.a2c.A2CConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T): n of the n-step returns.
+    entropy_coef
+        Weight of the entropy bonus.
+    entropy_coef_final
+        The entropy bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    rmsprop_decay
+        Decay of the running mean of squared gradients.
+    rmsprop_eps
+        Keeps steps finite where gradients are small.
+    rmsprop_eps_inside
+        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+    gae_lambda
+        Lambda of the advantage estimator; 1: n-step returns, as published.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float = 0.0007,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 0.5,
+        segment_length: int = 5,
+        entropy_coef: float = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 1e-05,
+        rmsprop_eps_inside: bool = True,
+        gae_lambda: float = 1.0,
+        seed: int = 0,
+        total_steps: int = 500000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class A3C(Face):
+    """Trains with A3C, workers that learn; settings are the fields of `penstock.algorithms.a3c.A3CConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1.
+    num_groups
+        All lanes of a worker step together.
+    inference
+        Where actions are chosen: in each rollout worker, either way.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Rollout workers learn on the CPU.
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Each worker's gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (t_max).
+    entropy_coef
+        Weight of the entropy bonus.
+    entropy_coef_final
+        The entropy bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    rmsprop_decay
+        Decay of the running mean of squared gradients.
+    rmsprop_eps
+        Keeps steps finite where gradients are small.
+    rmsprop_eps_inside
+        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+    gae_lambda
+        Lambda of the advantage estimator; 1: n-step returns, as published.
+    entropy_spread
+        Workers explore differently: their entropy bonuses lie evenly, in logarithms, from entropy_coef / entropy_spread
+        to entropy_coef * entropy_spread.
+    reduction
+        Losses are summed over a segment's steps, as published, or averaged: learning rate and clipping go with it.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 8,
+        num_groups: Literal[1] | None = None,
+        inference: Literal["auto", "local"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: Literal["cpu"] = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 40.0,
+        segment_length: int = 20,
+        entropy_coef: float = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 0.01,
+        rmsprop_eps_inside: bool = True,
+        gae_lambda: float = 1.0,
+        entropy_spread: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        seed: int = 0,
+        total_steps: int = 500000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class IMPALA(Face):
+    """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus.
+    entropy_coef_final
+        The entropy bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    batch_size
+        Steps per update.
+    max_policy_lag
+        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    rmsprop_decay
+        Decay of the running mean of squared gradients.
+    rmsprop_eps
+        Keeps steps finite where gradients are small.
+    rmsprop_eps_inside
+        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+    vtrace_lambda
+        Weight of longer returns in V-trace's targets.
+    rho_bar
+        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+    c_bar
+        Cut of the ratio in the trace: decides how fast.
+    rho_pg_bar
+        Cut of the ratio in the policy gradient.
+    reduction
+        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        burn_in: int = 0,
+        max_grad_norm: float = 40.0,
+        segment_length: int = 20,
+        entropy_coef: float = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        batch_size: int = 320,
+        max_policy_lag: int = 100,
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 0.01,
+        rmsprop_eps_inside: bool = True,
+        vtrace_lambda: float = 1.0,
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+        rho_pg_bar: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class DQN(Face):
+    """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    dueling
+        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update.
+    updates_per_step
+        Updates for each step; published is one for every four.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    target_period
+        Updates between two copies of the network to the target network.
+    exploration
+        Probability of a random action at the start (doi:10.1038/nature14236).
+    exploration_final
+        Probability of a random action after exploration_steps.
+    exploration_steps
+        Steps over which exploration falls.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (128, 128),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        dueling: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 64,
+        buffer_size: int = 100000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 0.5,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = False,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
+        target_period: int = 100,
+        exploration: float = 1.0,
+        exploration_final: float = 0.05,
+        exploration_steps: int = 10000,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class ApeX(Face):
+    """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    dueling
+        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update.
+    updates_per_step
+        Updates for each step; published is one for every four.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode (section 4.1).
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps; not annealed here.
+    target_period
+        Updates between two copies of the network to the target network.
+    exploration
+        Probability of a random action in the first lane (section 4.1).
+    exploration_exponent
+        Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (128, 128),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        dueling: bool = True,
+        gamma: float = 0.99,
+        learning_rate: float = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 64,
+        buffer_size: int = 100000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 0.5,
+        ratio_slack: int | None = None,
+        n_step: int = 3,
+        publish_interval: int = 1,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = True,
+        prioritized: bool = True,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 0.4,
+        target_period: int = 100,
+        exploration: float = 0.4,
+        exploration_exponent: float = 7.0,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class DDPG(Face):
+    """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; actions are uniformly random until then (as in CleanRL).
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    actor_learning_rate
+        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
+    exploration_noise
+        Standard deviation of the noise on actions in [-1, 1] (as in CleanRL).
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 25000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        actor_learning_rate: float | None = None,
+        tau: float = 0.005,
+        exploration_noise: float = 0.1,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class TD3(Face):
+    """Trains with TD3, for continuous actions; settings are the fields of `penstock.algorithms.td3.TD3Config`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; actions are uniformly random until then (as in the authors' code).
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    actor_learning_rate
+        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
+    exploration_noise
+        Standard deviation of the noise on actions in [-1, 1] (section 6.1).
+    target_noise
+        Standard deviation of the noise that smooths the target policy (section 6.1).
+    target_noise_clip
+        Bound of that noise (section 6.1).
+    policy_delay
+        Updates of the critics for each of the policy and the targets (section 6.1).
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 25000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        actor_learning_rate: float | None = None,
+        tau: float = 0.005,
+        exploration_noise: float = 0.1,
+        target_noise: float = 0.2,
+        target_noise_clip: float = 0.5,
+        policy_delay: int = 2,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class SAC(Face):
+    """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": the environment's own vector class.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser.
+    learning_rate_schedule
+        "linear" decays to 0 over total_steps.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    actor_learning_rate
+        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
+    alpha
+        Temperature, fixed; None: learned.
+    initial_alpha
+        Where a learned temperature starts.
+    target_entropy
+        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 10000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        actor_learning_rate: float | None = None,
+        tau: float = 0.005,
+        alpha: float | None = None,
+        initial_alpha: float = 1.0,
+        target_entropy: float | None = None,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...

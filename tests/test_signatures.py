@@ -1,0 +1,49 @@
+"""The settings that editors complete and type checkers check are those that there are."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.signatures import STUB, signatures
+
+PROGRAM = """
+import penstock
+
+algo = penstock.PPO("CartPole-v1", learning_rate=1e-3, hidden_sizes=[64, 64], run_dir=None)
+steps: int = algo.train(5).steps
+release: str = penstock.__version__
+penstock.PPO(env="CartPole-v1", learning_rat=1e-3)
+penstock.PPO("CartPole-v1", memory="rnn")
+penstock.DQN("CartPole-v1", num_epochs=3)
+penstock.PPO("MlpPolicy", "CartPole-v1")
+"""
+
+CONFIG = """
+[mypy]
+follow_imports = silent
+ignore_missing_imports = true
+[mypy-torch.*,numpy.*,gymnasium.*,rich.*,cloudpickle.*,tensorboard.*,safetensors.*]
+follow_imports = skip
+"""
+
+
+def test_the_stub_is_in_step_with_the_configs():
+    assert STUB.read_text() == signatures(), "write it anew: python -m penstock.signatures"
+
+
+@pytest.mark.timeout(240)
+def test_a_type_checker_sees_every_setting_and_complains_of_others(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "mypy.ini").write_text(CONFIG)
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "program.py"]
+    assert (STUB.parents[1] / "py.typed").is_file(), "without it nothing of an installed package is checked"
+    environment = os.environ | {"MYPYPATH": str(STUB.parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
+    *found, _ = [line for line in done.stdout.splitlines() if "note:" not in line]
+    assert [line.partition(" error: ")[0] for line in found] == [f"program.py:{n}:" for n in (7, 8, 9, 10)], done.stdout
+    assert 'Unexpected keyword argument "learning_rat" for "PPO"; did you mean "learning_rate"?' in found[0]
+    assert "expected \"Literal['none', 'gru', 'lstm']\"" in found[1]
+    assert 'Unexpected keyword argument "num_epochs" for "DQN"' in found[2]
+    assert 'Too many positional arguments for "PPO"' in found[3]
