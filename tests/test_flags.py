@@ -120,7 +120,7 @@ def test_a_flag_of_another_library_is_answered_with_ours():
 def test_documents_are_those_of_the_nearest_class():
     documents = field_documents(TinyConfig)
     assert documents["gamma"] == "A discount of its own."
-    assert documents["entropy_coef"] == "Weight of the entropy bonus."
+    assert documents["value_coef"] == "Weight of the value loss."
     assert set(documents) == {field.name for field in fields(TinyConfig)}
 
 

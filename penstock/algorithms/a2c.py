@@ -13,7 +13,7 @@ from penstock.algorithms.losses import masked_mean, value_error
 from penstock.algorithms.returns import explained_variance
 from penstock.algorithms.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, require
+from penstock.config import Config, Scheduled, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -24,8 +24,8 @@ class A2CConfig(RMSPropConfig):
 
     segment_length: int = 5
     """Steps per segment (T): n of the n-step returns."""
-    learning_rate: float = 2e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 2e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays to 0 over total_steps."""
     rmsprop_eps: float = 1e-5

@@ -13,7 +13,7 @@ from penstock.algorithms.losses import REDUCTIONS, masked_mean, value_error
 from penstock.algorithms.returns import explained_variance
 from penstock.algorithms.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, require
+from penstock.config import Config, Scheduled, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -32,10 +32,10 @@ class A3CConfig(RMSPropConfig):
     """Rollout workers learn on the CPU."""
     segment_length: int = 20
     """Steps per segment (t_max)."""
-    learning_rate: float = 1e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays to 0 over total_steps."""
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     gae_lambda: float = 1.0
     """Lambda of the advantage estimator; 1: n-step returns, as published."""
     entropy_spread: float = 1.0

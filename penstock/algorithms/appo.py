@@ -20,7 +20,7 @@ from penstock.algorithms.losses import (
 )
 from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.algorithms.returns import explained_variance, vtrace
-from penstock.config import AsynchronousConfig, Config, require
+from penstock.config import AsynchronousConfig, Config, Scheduled, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
@@ -34,8 +34,8 @@ class APPOConfig(ProximalConfig, AsynchronousConfig):
     """Steps per update (one minibatch)."""
     num_epochs: int = 2
     """Passes over each batch."""
-    learning_rate: float = 1e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     num_minibatches: int = 2
     """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
     advantage_estimator: Literal["gae", "vtrace"] = "gae"

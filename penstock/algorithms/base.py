@@ -12,7 +12,7 @@ from torch import Tensor
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import Config as AnyConfig
-from penstock.config import ConfigError, find_object
+from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork
@@ -160,8 +160,10 @@ class Algorithm:
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
-    def learning_rate(self, base: float, progress: float) -> float:
-        """A step size at this point of the run, by the config's schedule."""
+    def learning_rate(self, base: Scheduled, progress: float) -> float:
+        """A step size at this point of the run: by the function that it is, or by the config's schedule."""
+        if not isinstance(base, int | float):
+            return value_at("learning_rate", base, progress)
         return base * max(0.0, 1.0 - progress) if self.config.learning_rate_schedule == "linear" else base
 
     def _require_fitting(self, action: ActionSpec) -> None:

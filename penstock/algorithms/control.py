@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from penstock.algorithms.base import Request
 from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.config import Config, ConfigError, ReplayConfig, require
+from penstock.config import Config, ConfigError, ReplayConfig, Scheduled, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.nn import uniform_action
 
@@ -20,8 +20,8 @@ from penstock.nn import uniform_action
 class ControlConfig(ReplayConfig):
     """Settings of algorithms for continuous control from replay."""
 
-    actor_learning_rate: float | None = None
-    """Step size of the policy's optimiser; None: learning_rate, as the critics'."""
+    actor_learning_rate: Scheduled | None = None
+    """Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'."""
     tau: float = 0.005
     """How far the target networks move towards the online ones."""
 
@@ -29,7 +29,7 @@ class ControlConfig(ReplayConfig):
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         rate = self.actor_learning_rate
-        require(rate is None or rate > 0, "actor_learning_rate", rate, "more than 0, or None")
+        require(not isinstance(rate, float) or rate > 0, "actor_learning_rate", rate, "more than 0, or None")
         require(0.0 < self.tau <= 1.0, "tau", self.tau, "more than 0, at most 1")
 
 
@@ -47,7 +47,7 @@ class ControlAlgorithm(ReplayAlgorithm):
         choice, memory = model.act(request.obs, request.first, request.memory)
         return {"action": choice.sample(request.noise)}, memory
 
-    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """The critics by theirs, the policy by its own."""
         rate = self.config.learning_rate
         return {

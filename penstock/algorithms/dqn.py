@@ -13,7 +13,7 @@ from penstock.algorithms.base import Metrics, Request
 from penstock.algorithms.optimizers import RMSprop, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
-from penstock.config import Config, ReplayConfig, require
+from penstock.config import Config, ReplayConfig, Scheduled, require
 from penstock.envs.spaces import ActionKind
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import QNetwork
@@ -33,8 +33,8 @@ class QLearningConfig(ReplayConfig):
     """Transitions that the replay buffer keeps; the oldest is overwritten."""
     updates_per_step: float = 0.5
     """Updates for each step; published is one for every four."""
-    learning_rate: float = 2e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 2e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
     """"rmsprop": centred, decay 0.95, as published; "adam": as most codes today."""
     optimizer_eps: float = 1e-8
@@ -99,7 +99,7 @@ class DQN(ReplayAlgorithm):
         """Make the Q-network."""
         return self.build_network(QNetwork, dueling=self.config.dueling, epsilon=self.final_epsilon)
 
-    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """All of the network."""
         return {"q": (list(model.parameters()), self.config.learning_rate)}
 

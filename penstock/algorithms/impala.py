@@ -13,7 +13,7 @@ from penstock.algorithms.losses import REDUCTIONS, log_importance_ratio, masked_
 from penstock.algorithms.returns import explained_variance, vtrace
 from penstock.algorithms.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import AsynchronousConfig, Config, require
+from penstock.config import AsynchronousConfig, Config, Scheduled, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -26,8 +26,8 @@ class IMPALAConfig(RMSPropConfig, AsynchronousConfig):
     """Steps per segment (T)."""
     batch_size: int = 320
     """Steps per update."""
-    learning_rate: float = 1e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     vtrace_lambda: float = 1.0
     """Weight of longer returns in V-trace's targets."""
     rho_bar: float = 1.0

@@ -20,7 +20,7 @@ from penstock.algorithms.losses import (
 )
 from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.algorithms.returns import explained_variance
-from penstock.config import Config, ConfigError, require_whole_segments
+from penstock.config import Config, ConfigError, Scheduled, require_whole_segments
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -37,10 +37,10 @@ class PPOConfig(ProximalConfig):
     """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
     num_epochs: int = 10
     """Passes over each batch."""
-    learning_rate: float = 1e-3
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays to 0 over total_steps."""
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     total_steps: int = 500_000
     """Budget in steps; schedules run over it."""
     clip_range: float = 0.2

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate
 from penstock.algorithms.optimizers import fused_adam
 from penstock.algorithms.td import polyak_
-from penstock.config import Config, ReplayConfig
+from penstock.config import Config, ReplayConfig, Scheduled
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
@@ -41,7 +41,7 @@ class ReplayAlgorithm(Algorithm):
     _whole_target: Tensor
     _whole_model: Tensor
     _trained: dict[str, list[nn.Parameter]]
-    _rates: dict[str, float]
+    _rates: dict[str, Scheduled]
     generator: torch.Generator
 
     def sampler(self) -> Sampler:
@@ -52,7 +52,7 @@ class ReplayAlgorithm(Algorithm):
         """Exponent of the importance weights at this point of the run; None without priorities."""
         return None
 
-    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """What each loss trains, by the loss's name, and the learning rate that its schedule starts from."""
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class ReplayAlgorithm(Algorithm):
         self.target.input = model.input  # one normalisation of observations for both
         self.optimizers, self._trained, self._rates = {}, {}, {}
         for name, (parameters, rate) in self.trained_parameters(model).items():
-            self.optimizers[name] = self.build_optimizer(joined(parameters), rate)
+            self.optimizers[name] = self.build_optimizer(joined(parameters), self.learning_rate(rate, 0.0))
             self._trained[name] = [parameter for parameter in parameters if parameter.requires_grad]
             self._rates[name] = rate
         self.generator = torch.Generator(device).manual_seed(self.config.seed)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.optimizers import Eager
-from penstock.config import SegmentConfig, require
+from penstock.config import SegmentConfig, require, value_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,6 @@ class RMSProp(Eager):
 def build_rmsprop(config: RMSPropConfig, parameters: Iterable[nn.Parameter]) -> RMSProp:
     """Make the optimiser that a config describes."""
     return RMSProp(
-        parameters, config.learning_rate,
+        parameters, value_at("learning_rate", config.learning_rate, 0.0),
         decay=config.rmsprop_decay, eps=config.rmsprop_eps, eps_inside=config.rmsprop_eps_inside,
     )  # fmt: skip

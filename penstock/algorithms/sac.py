@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from penstock.algorithms.base import Metrics
 from penstock.algorithms.control import ControlAlgorithm, ControlConfig
 from penstock.algorithms.td import td_target
-from penstock.config import Config, require
+from penstock.config import Config, Scheduled, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import StochasticActorCritic
 
@@ -47,7 +47,7 @@ class SAC(ControlAlgorithm):
         """Make the policy, both critics and the temperature."""
         return self.build_network(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
 
-    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], float]]:
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """The critics by theirs, the policy by its own, the temperature by a third."""
         return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate, Request
 from penstock.algorithms.optimizers import fused_adam
 from penstock.algorithms.returns import gae
-from penstock.config import Config, SegmentConfig
+from penstock.config import Config, SegmentConfig, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -45,7 +45,7 @@ class SegmentAlgorithm(Algorithm):
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""
-        return fused_adam(list(model.parameters()), self.config.learning_rate, eps=1e-5)
+        return fused_adam(list(model.parameters()), self.learning_rate(self.config.learning_rate, 0.0), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
@@ -168,5 +168,5 @@ class SegmentAlgorithm(Algorithm):
 
     def entropy_coef(self, batch: Batch) -> float:
         """Weight of the entropy bonus at this point of the run."""
-        start, end = self.config.entropy_coef, self.config.entropy_coef_final
+        start, end = value_at("entropy_coef", self.config.entropy_coef, batch.progress), self.config.entropy_coef_final
         return start if end is None else start + (end - start) * min(1.0, batch.progress)

@@ -7,9 +7,11 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, checked, closest, require
 from penstock.config.elsewhere import setting_hint
+from penstock.config.finding import find_object
 from penstock.config.groups import grouped
-from penstock.config.making import PRESETS, find_object, load_preset, make_config
+from penstock.config.making import PRESETS, load_preset, make_config
 from penstock.config.replay import ReplayConfig
+from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "Config",
     "ConfigError",
     "ReplayConfig",
+    "Schedule",
+    "Scheduled",
     "SegmentConfig",
     "checked",
     "closest",
@@ -28,4 +32,6 @@ __all__ = [
     "require",
     "require_whole_segments",
     "setting_hint",
+    "value_at",
+    "with_schedules",
 ]

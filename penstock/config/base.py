@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.config.checking import ConfigError, checked, require
+from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
 
@@ -62,10 +63,10 @@ class Config:
 
     gamma: float = 0.99
     """Discount per step."""
-    learning_rate: float = 3e-4
-    """Step size of the optimiser."""
+    learning_rate: Scheduled = 3e-4
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
-    """"linear" decays to 0 over total_steps."""
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
 
     total_steps: int = 1_000_000
     """Budget in steps; schedules run over it."""
@@ -99,10 +100,7 @@ class Config:
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
-        positive = (
-            "num_envs_per_worker", "total_steps", "eval_episodes", "keep_checkpoints", "learning_rate", "reward_scale",
-        )  # fmt: skip
-        for name in positive:
+        for name in ("num_envs_per_worker", "total_steps", "eval_episodes", "keep_checkpoints", "reward_scale"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("num_workers", "num_groups", "max_seconds", "reward_clip"):
             value = getattr(self, name)
@@ -110,7 +108,10 @@ class Config:
         for name in ("eval_interval", "checkpoint_interval"):
             value = getattr(self, name)
             require(value is None or value >= 0, name, value, "0 or more, or None")
-        require(self.learning_rate < math.inf, "learning_rate", self.learning_rate, "finite")
+        rate = self.learning_rate
+        if isinstance(rate, float):
+            require(rate > 0, "learning_rate", rate, "more than 0")
+            require(rate < math.inf, "learning_rate", rate, "finite")
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")

@@ -1,9 +1,8 @@
-"""Making a config from values by name, on top of a preset; finding what a value names."""
+"""Making a config from values by name, on top of a preset."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import tomllib
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
 from penstock.config.elsewhere import setting_hint
-from penstock.imports import NoSuchPlaceError, load_module
 
 C = TypeVar("C", bound=Config)
 
@@ -68,23 +66,3 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     if table not in tables:
         raise ConfigError(f"preset {name!r} has no table [{table}]: it has {', '.join(sorted(tables)) or 'none'}")
     return dict(tables[table])
-
-
-def find_object(name: str, what: str) -> Any:
-    """Import what "module:Class" or "file.py:Class" names.
-
-    Raises
-    ------
-    ConfigError
-        There is no such module, file or attribute; the message begins with `what`.
-    """
-    place, _, attribute = name.rpartition(":")
-    try:
-        module = load_module(place)
-    except NoSuchPlaceError as error:
-        raise ConfigError(f"{what}={name!r}: {error}") from None
-    try:
-        return functools.reduce(getattr, attribute.split("."), module)
-    except AttributeError:
-        near = closest(attribute, list(vars(module)))
-        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None

@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, require
+from penstock.config.schedules import Scheduled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,10 @@ class SegmentConfig(Config):
     """Gradients are scaled down to this global norm."""
     segment_length: int = 32
     """Steps per segment (T)."""
-    entropy_coef: float = 0.01
-    """Weight of the entropy bonus."""
+    entropy_coef: Scheduled = 0.01
+    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     entropy_coef_final: float | None = None
-    """The entropy bonus moves linearly to this over total_steps; None: stays."""
+    """A number's bonus moves linearly to this over total_steps; None: stays."""
     value_coef: float = 0.5
     """Weight of the value loss."""
     normalize_returns: bool = True
@@ -42,7 +43,13 @@ class SegmentConfig(Config):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
             value = getattr(self, name)
-            require(value is None or 0.0 <= value < math.inf, name, value, "a finite number, 0 or more")
+            is_weight = not isinstance(value, float) or 0.0 <= value < math.inf
+            require(is_weight, name, value, "a finite number, 0 or more")
+        if self.entropy_coef_final is not None and not isinstance(self.entropy_coef, float):
+            raise ConfigError(
+                f"entropy_coef={self.entropy_coef!r} is a function, which says itself where it ends: use "
+                f"entropy_coef_final=None, found {self.entropy_coef_final}"
+            )
         if self.burn_in and self.memory == "none":
             raise ConfigError(
                 f"burn_in={self.burn_in} has no memory to bring up to date: use memory='gru', or burn_in=0"

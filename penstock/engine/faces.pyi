@@ -62,9 +62,9 @@ class APPO(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -72,9 +72,9 @@ class APPO(Face):
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus.
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
     entropy_coef_final
-        The entropy bonus moves linearly to this over total_steps; None: stays.
+        A number's bonus moves linearly to this over total_steps; None: stays.
     value_coef
         Weight of the value loss.
     normalize_returns
@@ -147,12 +147,12 @@ class APPO(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
-        entropy_coef: float = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
@@ -228,9 +228,9 @@ class PPO(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -238,9 +238,9 @@ class PPO(Face):
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus.
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
     entropy_coef_final
-        The entropy bonus moves linearly to this over total_steps; None: stays.
+        A number's bonus moves linearly to this over total_steps; None: stays.
     value_coef
         Weight of the value loss.
     normalize_returns
@@ -305,12 +305,12 @@ class PPO(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 128,
-        entropy_coef: float = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
@@ -382,9 +382,9 @@ class A2C(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -392,9 +392,9 @@ class A2C(Face):
     segment_length
         Steps per segment (T): n of the n-step returns.
     entropy_coef
-        Weight of the entropy bonus.
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
     entropy_coef_final
-        The entropy bonus moves linearly to this over total_steps; None: stays.
+        A number's bonus moves linearly to this over total_steps; None: stays.
     value_coef
         Weight of the value loss.
     normalize_returns
@@ -453,12 +453,12 @@ class A2C(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float = 0.0007,
-        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        learning_rate: float | str | Callable[[float], float] = 0.0007,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
-        entropy_coef: float = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
@@ -527,9 +527,9 @@ class A3C(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -537,9 +537,9 @@ class A3C(Face):
     segment_length
         Steps per segment (t_max).
     entropy_coef
-        Weight of the entropy bonus.
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
     entropy_coef_final
-        The entropy bonus moves linearly to this over total_steps; None: stays.
+        A number's bonus moves linearly to this over total_steps; None: stays.
     value_coef
         Weight of the value loss.
     normalize_returns
@@ -603,12 +603,12 @@ class A3C(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
-        entropy_coef: float = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
@@ -679,9 +679,9 @@ class IMPALA(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -689,9 +689,9 @@ class IMPALA(Face):
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus.
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
     entropy_coef_final
-        The entropy bonus moves linearly to this over total_steps; None: stays.
+        A number's bonus moves linearly to this over total_steps; None: stays.
     value_coef
         Weight of the value loss.
     normalize_returns
@@ -762,12 +762,12 @@ class IMPALA(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
-        entropy_coef: float = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
@@ -838,15 +838,15 @@ class DQN(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
-        Steps before the first update.
+        Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
         Updates for each step; published is one for every four.
     ratio_slack
@@ -926,7 +926,7 @@ class DQN(Face):
         normalize_observations: bool = False,
         dueling: bool = False,
         gamma: float = 0.99,
-        learning_rate: float = 0.002,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 64,
         buffer_size: int = 100000,
@@ -1005,15 +1005,15 @@ class ApeX(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
-        Steps before the first update.
+        Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
         Updates for each step; published is one for every four.
     ratio_slack
@@ -1091,7 +1091,7 @@ class ApeX(Face):
         normalize_observations: bool = False,
         dueling: bool = True,
         gamma: float = 0.99,
-        learning_rate: float = 0.002,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 64,
         buffer_size: int = 100000,
@@ -1167,15 +1167,15 @@ class DDPG(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
-        Steps before the first update; actions are uniformly random until then (as in CleanRL).
+        Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
         Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
     ratio_slack
@@ -1185,7 +1185,7 @@ class DDPG(Face):
     publish_interval
         Updates between two publications of the weights to those who act.
     actor_learning_rate
-        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
     exploration_noise
@@ -1236,16 +1236,16 @@ class DDPG(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         gamma: float = 0.99,
-        learning_rate: float = 0.0003,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
-        learning_starts: int = 25000,
+        learning_starts: int = 1000,
         updates_per_step: float = 1.0,
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
-        actor_learning_rate: float | None = None,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         exploration_noise: float = 0.1,
         seed: int = 0,
@@ -1304,15 +1304,15 @@ class TD3(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
-        Steps before the first update; actions are uniformly random until then (as in the authors' code).
+        Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
         Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
     ratio_slack
@@ -1322,7 +1322,7 @@ class TD3(Face):
     publish_interval
         Updates between two publications of the weights to those who act.
     actor_learning_rate
-        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
     exploration_noise
@@ -1379,16 +1379,16 @@ class TD3(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         gamma: float = 0.99,
-        learning_rate: float = 0.0003,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
-        learning_starts: int = 25000,
+        learning_starts: int = 1000,
         updates_per_step: float = 1.0,
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
-        actor_learning_rate: float | None = None,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         exploration_noise: float = 0.1,
         target_noise: float = 0.2,
@@ -1450,9 +1450,9 @@ class SAC(Face):
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser.
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1468,7 +1468,7 @@ class SAC(Face):
     publish_interval
         Updates between two publications of the weights to those who act.
     actor_learning_rate
-        Step size of the policy's optimiser; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
     alpha
@@ -1523,16 +1523,16 @@ class SAC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         gamma: float = 0.99,
-        learning_rate: float = 0.0003,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
-        learning_starts: int = 10000,
+        learning_starts: int = 1000,
         updates_per_step: float = 1.0,
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
-        actor_learning_rate: float | None = None,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         alpha: float | None = None,
         initial_alpha: float = 1.0,

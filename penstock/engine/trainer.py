@@ -17,7 +17,7 @@ from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, checked, make_config
+from penstock.config import Config, ConfigError, checked, make_config, with_schedules
 from penstock.engine import hogwild, launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
@@ -196,7 +196,7 @@ class Trainer:
             launcher.prepare()
         else:
             launcher.discard()
-        self.config = config
+        self.config = config = with_schedules(config)
         env = resolve_env(config)
         observation, action, frame_skip = probe(env)
         self._env = replace(env, mask_is_in_info=observation.mask_is_in_info)
