@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -168,6 +170,76 @@ def test_on_update_sees_the_status_and_its_numbers_are_shown(trainer):
 
     trainer.train(64, on_update=on_update, quiet=True)
     assert seen[-1] == 64 and trainer.status.metrics["mine"] == 7.0
+
+
+@pytest.mark.parametrize("no", [False, np.False_])
+def test_on_update_stops_the_training_in_good_order_by_returning_false(tmp_path, no):
+    seen = []
+
+    def on_update(status):
+        seen.append(status.steps)
+        return no
+
+    with penstock.PPO(**{**SETTINGS, "total_steps": 10_000_000, "run_dir": tmp_path / "run"}) as made:
+        result = made.train(on_update=on_update, quiet=True)
+        assert result.stopped == "callback" and result.steps < 10_000_000 and not result.reached_target
+        assert len(seen) == 1, "it is not called again"
+        assert made.train(32, quiet=True).stopped == "steps", "another call trains on"
+    assert (tmp_path / "run" / "checkpoints" / str(result.steps)).is_dir()
+
+
+@pytest.mark.parametrize("answer", [None, True, {}, {"mine": np.float32(7.0)}, {"mine": torch.tensor(7.0)}])
+def test_on_update_may_return_true_nothing_or_numbers_of_any_library(trainer, answer):
+    assert trainer.train(32, on_update=lambda status: answer, quiet=True).stopped == "steps"
+    assert trainer.status.metrics == ({"mine": 7.0} if answer and answer is not True else {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"mine": "fast"}, r"on_update returned \{'mine': 'fast'\}: 'mine' is a str, and no number"),
+        ({"mine": [1.0]}, r"on_update returned \{'mine': \[1.0\]\}: 'mine' is a list, and no number"),
+        ({"mine": torch.zeros(2)}, "'mine' is a Tensor, and no number"),
+        (0.5, "on_update returned 0.5, a float: return numbers by name.* or False to stop the training"),
+    ],
+)
+def test_on_update_that_returns_something_else_is_refused_by_what_it_returned(trainer, answer, message):
+    with pytest.raises(TypeError, match=message):
+        trainer.train(32, on_update=lambda status: answer, quiet=True)
+
+
+def test_within_on_update_the_trainer_is_used_but_neither_trained_nor_closed(trainer):
+    refused, weights = [], []
+
+    def on_update(status):
+        for use in (trainer.train, trainer.close):
+            with pytest.raises(RuntimeError, match=rf"{use.__name__}\(\) is called within on_update") as refusal:
+                use()
+            refused.append(str(refusal.value))
+        weights.append(trainer.get_parameters())
+        return {"score": trainer.evaluate(1).mean_return}
+
+    assert trainer.train(32, on_update=on_update, quiet=True).steps == 32
+    assert refused and weights and trainer.status.metrics["score"] > 0
+    assert "let on_update return False to stop it, and call train() when it has returned" in refused[0]
+    assert trainer.train(32, quiet=True).steps == 64
+
+
+def test_training_in_two_threads_at_once_is_refused(trainer):
+    refused = []
+
+    def train():
+        with pytest.raises(RuntimeError, match=r"train\(\) is called while another thread trains") as refusal:
+            trainer.train()
+        refused.append(refusal.value)
+
+    def on_update(status):
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+
+    trainer.train(32, on_update=on_update, quiet=True)
+    assert refused
 
 
 def test_parameters_come_as_copies_on_the_cpu(trainer):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.hangs import HangWatch
@@ -17,7 +19,8 @@ from penstock.runs.status import Status
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl
 
-OnUpdate = Callable[[Status], dict[str, float] | None]
+OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
+"""The user's callback: numbers by name are logged and shown, False stops the training."""
 
 
 class View(Protocol):
@@ -39,6 +42,11 @@ class Chronicle:
         Tells of environments that hang.
     run_directory
         Where it is written; None: nowhere.
+
+    Attributes
+    ----------
+    stop_is_asked
+        Whether the user's callback has asked for an end; it is not called again then.
     """
 
     def __init__(self, progress: Progress, hangs: HangWatch, run_directory: RunDirectory | None) -> None:
@@ -48,12 +56,13 @@ class Chronicle:
         self._metrics = MetricsLog(None if run_directory is None else run_directory.path, self.event)
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
+        self.stop_is_asked = False
         self._next_refresh = self._next_metrics = 0.0
 
     @contextmanager
     def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
         """Show everything to these while the block runs."""
-        self._view, self._on_update = view, on_update
+        self._view, self._on_update, self.stop_is_asked = view, on_update, False
         try:
             yield
         finally:
@@ -85,8 +94,10 @@ class Chronicle:
             self.event(warning)
         self._progress.refresh_shares()
         status = self._progress.status()
-        if self._on_update is not None:
-            self._progress.take_metrics(self._on_update(status) or {})
+        if self._on_update is not None and not self.stop_is_asked:
+            answer = self._on_update(status)
+            self.stop_is_asked = isinstance(answer, bool | np.bool_) and not answer
+            self._progress.take_metrics(_numbers_in(answer))
         if self._view is not None:
             self._view.update(status)
         if (now >= self._next_metrics or final) and status.steps:
@@ -96,6 +107,29 @@ class Chronicle:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
+
+
+def _numbers_in(answer: object) -> dict[str, float]:
+    """The numbers that a callback returned; raises `TypeError` where it returned something else."""
+    if answer is None or isinstance(answer, bool | np.bool_):
+        return {}
+    if not isinstance(answer, Mapping):
+        raise TypeError(
+            f"on_update returned {answer!r}, a {type(answer).__name__}: return numbers by name, such as "
+            '{"my_loss": 0.5}, or None, or False to stop the training'
+        )
+    return {str(name): _number(name, value) for name, value in answer.items()}
+
+
+def _number(name: object, value: Any) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)  # of any library
+    except Exception as error:
+        raise TypeError(
+            f"on_update returned {{{name!r}: {value!r}}}: {name!r} is a {type(value).__name__}, and no number"
+        ) from error
 
 
 def metrics_of(status: Status) -> dict[str, float]:

@@ -125,7 +125,7 @@ class Supervisor:
         Returns
         -------
         str
-            "steps", "seconds", "target" or "interrupted".
+            "steps", "seconds", "target", "callback" or "interrupted".
 
         Raises
         ------
@@ -215,6 +215,8 @@ class Supervisor:
             return "interrupted"
         if self._has_reached_target:
             return "target"
+        if self._chronicle.stop_is_asked:
+            return "callback"
         if self.progress.steps >= goal:
             return "steps"
         if deadline is not None and time.monotonic() >= deadline:

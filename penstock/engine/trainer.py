@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +21,7 @@ from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError, checked, make_config, with_schedules
 from penstock.engine import hogwild, launcher
+from penstock.engine.chronicle import OnUpdate
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
@@ -64,7 +67,7 @@ class TrainResult:
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
     stopped
-        "target", "steps", "seconds" or "interrupted".
+        "target", "steps", "seconds", "callback" (`on_update` returned False) or "interrupted".
     run_dir
         Where the run was written; None: nowhere.
     """
@@ -113,6 +116,8 @@ class Trainer:
     MemoryError
         The arena does not fit in memory; the message shows the arithmetic.
     """
+
+    _trains_in: int | None = None  # the thread in which train() is under way
 
     def __init__(
         self,
@@ -249,7 +254,7 @@ class Trainer:
         self,
         steps: int | None = None,
         *,
-        on_update: Callable[[Status], dict[str, float] | None] | None = None,
+        on_update: OnUpdate | None = None,
         quiet: bool = False,
     ) -> TrainResult:
         """Train, and return when the steps are learned from. May be called again: processes stay warm.
@@ -259,7 +264,8 @@ class Trainer:
         steps
             At least so many more; None: up to ``total_steps``.
         on_update
-            Called a few times per second with a `Status`; numbers that it returns by name are logged and shown.
+            Called a few times per second with a `Status`; numbers that it returns by name are logged and shown, and
+            False stops the training as a spent budget does. It may use the trainer, but not train or close it.
         quiet
             Show nothing.
 
@@ -273,8 +279,13 @@ class Trainer:
             waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
         ConfigError
             `steps` is not a whole number of more than 0.
+        TypeError
+            `on_update` returned something else.
+        RuntimeError
+            The trainer is closed, or trains already.
         """
         self._require_open()
+        self._require_idle("train")
         steps = checked("steps", steps, int | None)
         if steps is not None and steps <= 0:
             raise ConfigError(f"steps={steps} is not legal: train at least 1 step, or None for up to total_steps")
@@ -283,7 +294,11 @@ class Trainer:
         deadline = None
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
-        with open_view(Console(quiet=quiet, highlight=False)) as view, interruption() as interrupted:
+        with (
+            self._training(),
+            open_view(Console(quiet=quiet, highlight=False)) as view,
+            interruption() as interrupted,
+        ):
             stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
             view.close(progress.status())
         evaluation = progress.evaluation
@@ -361,8 +376,27 @@ class Trainer:
         self._supervisor.save(os.fspath(path))
 
     def close(self) -> None:
-        """Stop all processes and give the memory back; a second call does nothing."""
+        """Stop all processes and give the memory back; a second call does nothing. Not within `on_update`."""
+        if self._trains_in == threading.get_ident():
+            self._require_idle("close")
         self._supervisor.close()
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        self._trains_in = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._trains_in = None
+
+    def _require_idle(self, what: str) -> None:
+        if self._trains_in is not None:
+            is_within = self._trains_in == threading.get_ident()
+            where = "within on_update" if is_within else "while another thread trains"
+            raise RuntimeError(
+                f"{what}() is called {where}, and train() is under way: let on_update return False to stop it, and "
+                f"call {what}() when it has returned"
+            )
 
     def _require_open(self) -> None:
         if self._supervisor.is_closed:
