@@ -80,7 +80,7 @@ class MetricsLog:
 
 
 class _EventFile:
-    """One file of TensorBoard events, through TensorBoard's own record format and messages.
+    """One file of TensorBoard events, through TensorBoard's own writer class and messages.
 
     Imports TensorBoard when made, not before: start-up does not wait for it, and torch is never needed.
     """
@@ -88,23 +88,53 @@ class _EventFile:
     def __init__(self, directory: Path, first_step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
-        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
-        self._file = AppendFile(directory / name, text=False)
-        self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._event, self._summary = Event, Summary
+        self._writer = _writer_class()(os.fspath(directory))
+        self._writer.add_event(Event(wall_time=time.time(), file_version="brain.Event:2"))
         # a resumed run: what an earlier file holds from this step on was undone, and is not shown
-        self._append(Event(wall_time=time.time(), step=first_step, session_log=SessionLog(status=SessionLog.START)))
+        start = SessionLog(status=SessionLog.START)
+        self._writer.add_event(Event(wall_time=time.time(), step=first_step, session_log=start))
 
     def append(self, steps: int, values: Mapping[str, float]) -> None:
         scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._append(self._event(wall_time=time.time(), step=steps, summary=self._summary(value=scalars)))
+        self._writer.add_event(self._event(wall_time=time.time(), step=steps, summary=self._summary(value=scalars)))
 
     def close(self) -> None:
-        self._file.close()
+        self._writer.close()
 
-    def _append(self, event: Any) -> None:
-        record = BytesIO()
-        self._record_writer(record).write(event.SerializeToString())
-        self._file.append(record.getvalue())
+
+def _writer_class() -> Any:
+    """TensorBoard's ``EventFileWriter`` as it stands in its module now, over a file of whole records.
+
+    ``wandb.init(sync_tensorboard=True)``, and others that follow TensorBoard's files, put a class of theirs in its
+    place there, which derives from it and is told of every directory when a writer is made. Ours stands between theirs
+    and TensorBoard's own: what they do is done, and the file is an `AppendFile`, written at once and without a thread.
+    """
+    from tensorboard.summary.writer import event_file_writer
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    in_place = event_file_writer.EventFileWriter
+    own = in_place.__mro__[-2]
+
+    class RecordFile(own):  # type: ignore[valid-type, misc]
+        def __init__(self, logdir: str) -> None:
+            name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+            self._logdir = logdir
+            self._file = AppendFile(Path(logdir) / name, text=False)
+
+        def get_logdir(self) -> str:
+            return self._logdir
+
+        def add_event(self, event: Any) -> None:
+            record = BytesIO()
+            RecordWriter(record).write(event.SerializeToString())
+            self._file.append(record.getvalue())
+
+        def flush(self) -> None:
+            """Nothing is held back."""
+
+        def close(self) -> None:
+            self._file.close()
+
+    return RecordFile if in_place is own else type("FollowedRecordFile", (in_place, RecordFile), {})

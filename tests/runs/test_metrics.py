@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+import socket
 import subprocess
 import sys
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 from penstock.runs.metrics import MetricsLog
 from tests.runs.limits import files_no_larger_than
@@ -88,6 +91,44 @@ def test_a_full_disk_warns_once_and_leaves_whole_lines_and_events(tmp_path):
     written = [line["steps"] for line in lines(tmp_path)]
     assert written == [*range(1, len(written)), 101]
     assert 5 < len(written) < 50
+    assert scalars(tmp_path, "return")[-1] == (101, 30.0)
+
+
+@pytest.fixture
+def followed(monkeypatch):
+    """Directories told to one who follows TensorBoard's files as wandb's sync_tensorboard does, by a class in place."""
+    directories: list[str] = []
+
+    class TellingWriter(event_file_writer.EventFileWriter):
+        def __init__(self, logdir, *args, **kwargs):
+            assert re.search("-[0-9]+_host", logdir) is None, "wandb looks into the directory's name, which is text"
+            directories.append(logdir)
+            super().__init__(logdir, *args, **kwargs)
+
+    monkeypatch.setattr(event_file_writer, "EventFileWriter", TellingWriter)
+    return directories
+
+
+def test_who_follows_tensorboards_files_as_wandb_does_is_told_of_the_runs(tmp_path, followed):
+    log = MetricsLog(tmp_path)
+    log.write(100, 1.5, {"return": 20.0})
+    assert followed == [str(tmp_path)]
+    assert scalars(tmp_path, "return") == [(100, 20.0)], "written at once, though somebody follows"
+    log.close()
+    (events,) = tmp_path.glob("events.out.tfevents.*")
+    created, host = events.name.split(".")[3], ".".join(events.name.split(".")[4:-1])
+    assert created.isdigit() and host == socket.gethostname(), "by these wandb knows the files of its own run"
+
+
+def test_a_full_disk_leaves_whole_events_though_somebody_follows(tmp_path, followed):
+    warnings: list[str] = []
+    log = MetricsLog(tmp_path, warn=warnings.append)
+    with files_no_larger_than(1000):
+        for steps in range(1, 101):
+            log.write(steps, 1.0, {"return": 20.0})
+    log.write(101, 1.0, {"return": 30.0})
+    log.close()
+    assert len(warnings) == 1 and followed == [str(tmp_path)]
     assert scalars(tmp_path, "return")[-1] == (101, 30.0)
 
 
