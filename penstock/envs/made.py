@@ -26,15 +26,14 @@ def made_hint(env: Any) -> str:
 def several_agents(env: Any) -> str:
     """How an environment shows that it has several agents, PettingZoo's or alike; nothing where it has one.
 
-    An environment with a list of agents is still of one agent, if it has one observation space and one action space
-    that are not by agent.
+    An environment that knows of agents is still of one, if it has one observation space, and one action space that
+    is not by agent.
     """
     agents = _agents(env)
-    spaces = [_of(env, name) for name in ("observation_space", "action_space")]
-    is_by_agent = [callable(space) or isinstance(space, dict) or _is_by(space, agents) for space in spaces]
-    if not (agents or any(isinstance(_of(env, f"{kind}_spaces"), dict) for kind in ("observation", "action"))):
+    observation, action = (_of(env, name) for name in ("observation_space", "action_space"))
+    if not (agents or callable(action) or isinstance(_of(env, "action_spaces"), dict)):
         return ""
-    if all(space is not None and not by_agent for space, by_agent in zip(spaces, is_by_agent, strict=True)):
+    if all(_is_space(space) for space in (observation, action)) and not _is_by(action, agents):
         return ""
     shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
     return (
@@ -50,6 +49,11 @@ def _agents(env: Any) -> list[str | int]:
         if isinstance(agents, list | tuple | set | dict) and agents:
             return [agent for agent in agents if isinstance(agent, str | int)]
     return []
+
+
+def _is_space(space: Any) -> bool:
+    """Whether it is one space: PettingZoo's are a method or a dict, by agent."""
+    return not (space is None or callable(space) or isinstance(space, dict))
 
 
 def _is_by(space: Any, agents: list[str | int]) -> bool:

@@ -13,8 +13,9 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
-from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.lanes import Lanes
+from penstock.envs.made import several_agents
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
@@ -132,6 +133,8 @@ def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
 
 def _single_env(source: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
     env = source(**kwargs) if callable(source) else gymnasium.make(source, **kwargs)
+    if agents := several_agents(env):
+        raise UnsupportedSpaceError(f"found {agents}")
     if isinstance(env, VectorEnv):
         raise TypeError(f"found the vector environment {type(env).__name__}: pass vectorize='vector' to use one")
     if not isinstance(env, gymnasium.Env):
@@ -160,6 +163,8 @@ def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
     try:
         return make()
+    except UnsupportedSpaceError as error:
+        raise UnsupportedSpaceError(f"env={spec.name!r}: {error}") from None
     except Exception as error:
         problem = "".join(traceback.format_exception(error)).rstrip()
         raise EnvironmentFailure(spec.name, "make", lane, 0, problem) from error
