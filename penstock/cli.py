@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments behind the program's name; None: those of this process.
     """
-    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _command(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read our output, such as `head`, has had enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not flushed into it at exit
+        return DONE
+
+
+def _command(args: list[str]) -> int:
     if not args or args[0] in _HELP:
         print(_usage())
         return DONE if args else WRONG_USAGE

@@ -1,5 +1,6 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,19 @@ def test_help_of_what_measures_answers_without_importing_torch_or_gymnasium(args
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
     assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench replay --help"])
+def test_help_ends_quietly_where_its_reader_has_had_enough(args):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", *args.split()],
+            stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
