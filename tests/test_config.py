@@ -95,6 +95,7 @@ def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_i
         ({"memory": "rnn"}, "'gru' or 'lstm'"),
         ({"memory": True}, "'gru' or 'lstm'"),
         ({"memory": False}, "'none'"),
+        ({"encoder": "CnnPolicy"}, "'nature_cnn' or 'impala_resnet'"),
         ({"backend": "subproc"}, "'local' (one process per role)"),
         ({"device": "gpu"}, "'cuda'"),
         ({"precision": "fp16"}, "'bfloat16'"),

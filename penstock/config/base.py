@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.config.checking import ConfigError, checked, require
+from penstock.config.elsewhere import value_hint
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
@@ -115,6 +116,8 @@ class Config:
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
+        is_of_others = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
+        require(not is_of_others, "encoder", self.encoder, "the name of an encoder, or your own")
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
         if self.num_groups is not None and self.num_envs_per_worker % self.num_groups:

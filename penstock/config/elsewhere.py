@@ -188,7 +188,13 @@ _NO_SETTINGS = {
 
 _GRU = "'gru' or 'lstm'"
 _PROCESSES = "'local' (one process per role)"
+_CONVOLUTIONS = "'nature_cnn' or 'impala_resnet'"
 _VALUES = {
+    ("encoder", "mlppolicy"): "'mlp'",
+    ("encoder", "cnnpolicy"): _CONVOLUTIONS,
+    ("encoder", "cnn"): _CONVOLUTIONS,
+    ("encoder", "resnet"): "'impala_resnet'",
+    ("encoder", "multiinputpolicy"): "'auto'",
     ("memory", "rnn"): _GRU,
     ("memory", "recurrent"): _GRU,
     ("memory", "true"): _GRU,
