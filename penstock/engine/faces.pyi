@@ -384,7 +384,7 @@ class A2C(Face):
     learning_rate
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear" decays to 0 over total_steps.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -453,8 +453,8 @@ class A2C(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0007,
-        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
