@@ -69,7 +69,7 @@ class Config:
     total_steps: int = 1_000_000
     """Budget in steps; schedules run over it."""
     max_seconds: float | None = None
-    """Budget in seconds of wall-clock time."""
+    """Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least."""
     target_return: float | None = None
     """The run ends when the evaluator's mean return reaches this."""
     eval_interval: int | None = None
@@ -77,6 +77,8 @@ class Config:
     is spent on them (serial: after each batch); 0: never."""
     eval_episodes: int = 20
     """Episodes per evaluation."""
+    eval_max_steps: int = 30_000
+    """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; None: ten in total_steps; 0: only at the end."""
     keep_checkpoints: int = 3
@@ -94,7 +96,8 @@ class Config:
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         positive = (
-            "num_envs_per_worker", "total_steps", "eval_episodes", "keep_checkpoints", "learning_rate", "reward_scale",
+            "num_envs_per_worker", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints",
+            "learning_rate", "reward_scale",
         )  # fmt: skip
         for name in positive:
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")

@@ -23,7 +23,7 @@ from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
 from penstock.engine.preparation import (
-    best_return_of,
+    go_on_from_best,
     make_replay,
     note_of_precision,
     require_device,
@@ -31,10 +31,16 @@ from penstock.engine.preparation import (
     run_shape,
 )
 from penstock.engine.supervisor import Supervisor, TrainingFailed
-from penstock.engine.weights import SharedWeights
+from penstock.engine.weights import Best, BestWeights, SharedWeights
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
-from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching
+from penstock.nn import PolicyNetwork
+from penstock.runs.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    require_matching,
+    save_checkpoint,
+)
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
@@ -197,9 +203,7 @@ class Trainer:
         observation, action, frame_skip = probe(env)
         self._env = replace(env, mask_is_in_info=observation.mask_is_in_info)
         self._algorithm = algorithm(config, observation, action)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self._model = self._algorithm.build_model()
+        self._model = self._build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
         replay, refill = None, None
         if isinstance(self._algorithm, ReplayAlgorithm):
@@ -207,6 +211,9 @@ class Trainer:
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
+        self._best_weights = BestWeights(self._arena.best_weights)
+        if run is not None:
+            go_on_from_best(run, self._best_weights, self._build_model())
         if isinstance(self._algorithm, SegmentAlgorithm) and self._algorithm.learns_in_workers:
             hogwild.begin(self._algorithm, self._arena, self._model, start.state, start.learning)
         if run is None and config.run_dir is not None:
@@ -217,7 +224,10 @@ class Trainer:
         if replay is not None and run is not None and self._algorithm.config.save_replay:
             replay = replace(replay, saved_at=run.replay_path)
         notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
-        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes)
+        self._supervisor = Supervisor(
+            self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes,
+            best_weights=self._load_best,
+        )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began
 
     def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
@@ -225,11 +235,16 @@ class Trainer:
         self._model.load_state_dict(checkpoint.weights)
         state, meta = checkpoint.state or {}, checkpoint.meta
         return Start(
-            LearnerState(meta["steps"], meta["version"], meta["updates"]),
-            state,
-            best_return=None if run is None else best_return_of(run),
-            seconds=meta.get("seconds", 0.0),
+            LearnerState(meta["steps"], meta["version"], meta["updates"]), state, seconds=meta.get("seconds", 0.0)
         )
+
+    def _build_model(self) -> PolicyNetwork:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            return self._algorithm.build_model()
+
+    def _load_best(self) -> Best | None:
+        return self._best_weights.load(self._build_model)
 
     @property
     def run_dir(self) -> str | None:
@@ -342,8 +357,34 @@ class Trainer:
         require_matching(weights, self._model.state_dict(), what)
         self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
 
-    def save(self, path: str) -> None:
+    def best(self) -> Best:
+        """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.
+
+        After ``reached_target`` these are the weights that reached it, and those that the trainer holds.
+
+        Raises
+        ------
+        RuntimeError
+            There was no evaluation yet.
+        """
+        self._require_open()
+        best = self._load_best()
+        if best is None:
+            raise RuntimeError(
+                "no evaluation has scored any weights yet, so none are the best: evaluations come with train(), every "
+                f"eval_interval steps (now {self.config.eval_interval}) and at the end; eval_interval=0 is never"
+            )
+        return best
+
+    def save(self, path: str | os.PathLike[str], *, best: bool = False) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
+
+        Parameters
+        ----------
+        path
+            Where.
+        best
+            Write the weights of `best` instead of those that are held now.
 
         Raises
         ------
@@ -351,9 +392,16 @@ class Trainer:
             `path` is something else; nothing is touched.
         OSError
             It could not be written.
+        RuntimeError
+            `best` is asked for, and there was no evaluation yet.
         """
+        if best:
+            found = self.best()
+            meta = {"steps": found.steps, "version": found.version, "mean_return": found.mean_return}
+            save_checkpoint(path, meta={**self._supervisor.meta(), **meta}, weights=found.parameters[0])
+            return
         self._require_open()
-        self._supervisor.save(path)
+        self._supervisor.save(os.fspath(path))
 
     def close(self) -> None:
         """Stop all processes and give the memory back; a second call does nothing."""

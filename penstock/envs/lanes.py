@@ -145,6 +145,15 @@ class Lanes(ABC):
         """Return the episodes that ended since the last call, in the order in which they ended."""
         return self._episodes.take()
 
+    @property
+    def running_lengths(self) -> np.ndarray:
+        """Steps of each lane's running episode so far, int64 ``[N]``; belongs to the lanes."""
+        return self._episodes.lengths
+
+    def running_episode(self, lane: int) -> EpisodeRecord:
+        """Return what the running episode of a lane, counted from 0, has brought so far."""
+        return self._episodes.running(lane)
+
     def take_metrics(self) -> dict[str, float]:
         """Return the means of the numbers found in ``info["metrics"]`` since the last call; empty if none."""
         return self._metrics.take()

@@ -1,5 +1,6 @@
 """Scoring a policy: fair to long episodes, free of exploration, and the same for the same seed."""
 
+import math
 from typing import ClassVar
 
 import gymnasium
@@ -187,13 +188,14 @@ def an_evaluator(run):
     return Evaluator(run.algorithm, run.env, run.arena, run.report)
 
 
-def evaluate(evaluator, run, store=None, best_return=None):
+def evaluate(evaluator, run, store=None, best_return=None, deadline=math.inf):
     assert not evaluator.poll(), "it plays only when asked to"
-    evaluator.handle("evaluate", {"number": 3, "store": store, "best_return": best_return, "meta": {"env": "x"}})
+    request = {"number": 3, "store": store, "best_return": best_return, "deadline": deadline, "meta": {"env": "x"}}
+    evaluator.handle("evaluate", request)
     assert evaluator.poll() and not evaluator.poll()
-    kind, (number, evaluation, seconds, error) = run.reports[-1]
-    assert (kind, number) == ("evaluation", 3) and 0.0 < seconds < 60.0
-    return evaluation, error
+    kind, evaluated = run.reports[-1]
+    assert (kind, evaluated.number) == ("evaluation", 3) and 0.0 < evaluated.seconds < 60.0
+    return evaluated.evaluation, evaluated.error
 
 
 def test_the_evaluator_plays_the_newest_weights_and_says_how_many_steps_are_behind_them():
