@@ -9,20 +9,24 @@ import json
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from penstock.config import Config, ConfigError, load_preset, make_config
+from penstock.config import Config, ConfigError, cannot_change, load_preset, make_config
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
 
 _NO_ENV = "none given"
 _PRESET = "preset"
+_RESUME_HELP = "Go on with a run from its last checkpoint. A flag changes a setting from now on; all others stay."
+_MORE_SECONDS = Annotated[
+    float | None, tyro.conf.arg(help="Seconds of wall-clock time that the run gets in addition; None: none.")
+]
 _PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or a .toml file of your own. Flags win over it.'
 
 
@@ -50,13 +54,9 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
     flags: list[tuple[str, Any, Any]] = [
         (_PRESET, Annotated[str | None, tyro.conf.arg(help=_PRESET_HELP)], dataclasses.field(default=preset))
     ]
-    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
-    for field in dataclasses.fields(config_class):
-        flag_type = _flag_type(hints[field.name])
-        document = tyro.conf.arg(help=documents.get(field.name, ""))
-        value = getattr(defaults, field.name)
-        default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
-        flags.append((field.name, Annotated[flag_type, document], default))
+    for name, flag_type in _flags_of(config_class).items():
+        value = getattr(defaults, name)
+        flags.append((name, flag_type, dataclasses.field() if value == _NO_ENV else _default(value)))
     flags_class = dataclasses.make_dataclass(config_class.__name__, flags, kw_only=True)
     description = inspect.cleandoc(config_class.__doc__ or "")
     values = dict(vars(tyro.cli(flags_class, prog=prog, description=description, args=list(args))))
@@ -64,17 +64,65 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
     return make_config(config_class, values)
 
 
+def parse_changes(
+    config_class: type[Config], before: Mapping[str, Any], args: Sequence[str], prog: str
+) -> dict[str, Any]:
+    """Read from command-line flags which settings of a run change when it goes on.
+
+    Parameters
+    ----------
+    config_class
+        The config dataclass of the run's algorithm.
+    before
+        The run's settings as its ``config.json`` has them.
+    args
+        The flags: every field that can change within a run is one.
+    prog
+        What to call the command in its help.
+
+    Returns
+    -------
+    dict
+        New values by field name.
+
+    Raises
+    ------
+    ConfigError
+        A setting is given that cannot change within a run; the message says why not.
+    SystemExit
+        As `parse_config` does.
+    """
+    fixed = config_class.fixed_settings()
+    for arg, after in zip(args, [*args[1:], ""], strict=True):
+        flag, _, value = arg.partition("=")
+        name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+        if flag.startswith("--") and name in fixed:
+            raise cannot_change(name, value or after or flag, before.get(name), fixed[name])
+    had = make_config(config_class, {**before, "max_seconds": None})
+    flags = [
+        (name, _MORE_SECONDS if name == "max_seconds" else flag_type, _default(getattr(had, name)))
+        for name, flag_type in _flags_of(config_class).items()
+        if name not in fixed
+    ]
+    flags_class = dataclasses.make_dataclass(f"Resumed{config_class.__name__}", flags, kw_only=True)
+    values = vars(tyro.cli(flags_class, prog=prog, description=_RESUME_HELP, args=list(args)))
+    return {name: value for name, value in values.items() if value != getattr(had, name)}
+
+
+def _flags_of(config_class: type[Config]) -> dict[str, Any]:
+    """What tyro shall read for every field of a config, with its docstring as help."""
+    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
+    return {
+        field.name: Annotated[_flag_type(hints[field.name]), tyro.conf.arg(help=documents.get(field.name, ""))]
+        for field in dataclasses.fields(config_class)
+    }
+
+
+def _default(value: Any) -> Any:
+    return dataclasses.field(default_factory=lambda: value)
+
+
 _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
-
-
-@dataclasses.dataclass(frozen=True)
-class ResumeFlags:
-    """Go on with a run from its last checkpoint."""
-
-    run: tyro.conf.Positional[_Run]
-    """Directory of the run."""
-    total_steps: int | None = None
-    """A new budget in steps; None: as before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +141,8 @@ class EvalFlags:
     """File to film one more episode to, e.g. episode.mp4."""
     seed: int = 0
     """Seeds the environments and the sampling."""
+    max_steps: int | None = None
+    """Steps after which an episode is given up; None: the run's eval_max_steps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +171,8 @@ def field_documents(config_class: type[Config]) -> dict[str, str]:
                 match after:
                     case ast.Expr(value=ast.Constant(value=str(text))):
                         documents[statement.target.id] = inspect.cleandoc(text)
-    return documents
-
-
-def _always(value: Any) -> Callable[[], Any]:
-    return lambda: value
+    fields = {field.name for field in dataclasses.fields(config_class)}
+    return {name: text for name, text in documents.items() if name in fields}
 
 
 def _preset_in(args: Sequence[str]) -> str | None:

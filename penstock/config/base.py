@@ -6,17 +6,30 @@ import dataclasses
 import math
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.imports import place_of
+
+NETWORK = "the weights of the run are of this network"
+STATE = "the state of its optimisers, which the run goes on from, is of this kind"
+STORED = "what lies in the replay buffer was stored with it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings shared by every algorithm."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "encoder": NETWORK,
+        "hidden_sizes": NETWORK,
+        "activation": NETWORK,
+        "normalize_observations": NETWORK,
+        "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
+    }
+    """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
 
     env: str | Callable[..., Any]
     """Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class."""
@@ -87,11 +100,17 @@ class Config:
     """Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all."""
 
     def __post_init__(self) -> None:
-        for name, hint in typing.get_type_hints(type(self)).items():
+        for name, hint in self._hints().items():
             value = checked(name, getattr(self, name), hint)
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
             object.__setattr__(self, name, value)
         self.validate()
+
+    @classmethod
+    def _hints(cls) -> dict[str, Any]:
+        """Types of the fields, by name."""
+        hints = typing.get_type_hints(cls)
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -130,6 +149,14 @@ class Config:
     def num_lanes(self) -> int:
         """Lanes of all rollout workers together."""
         return self.workers * self.num_envs_per_worker
+
+    @classmethod
+    def fixed_settings(cls) -> dict[str, str]:
+        """Settings that cannot change within a run, by name, and why not."""
+        fixed: dict[str, str] = {}
+        for owner in reversed(cls.__mro__):
+            fixed |= vars(owner).get("fixed", {})
+        return fixed
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values; callables, and what is named by a file, become the place where they are found."""

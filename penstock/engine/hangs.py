@@ -39,6 +39,10 @@ class Watched:
     in_env: str
     lanes: str
 
+    def is_in_env(self, gauges: np.ndarray) -> bool:
+        """Whether the role is, or was when it died, in its environments; float64 ``[roles, 32]`` are the gauges."""
+        return self.activities[int(gauges[self.index, ACTIVITY])] == self.in_env
+
 
 class HangWatch:
     """Looks at how long each rollout worker and the evaluator have been in their environments without a break.
@@ -54,7 +58,7 @@ class HangWatch:
     """
 
     def __init__(self, specs: Sequence[RoleSpec], gauges: np.ndarray, num_envs_per_worker: int) -> None:
-        self._watched = [watched for spec in specs if (watched := _watched(spec, num_envs_per_worker)) is not None]
+        self._watched = [role for spec in specs if (role := watched(spec, num_envs_per_worker))]
         self._gauges = gauges
         self._named: dict[str, float] = {}
 
@@ -62,17 +66,16 @@ class HangWatch:
         """Return a warning for each role that hangs at this moment (monotonic seconds), once for each hang."""
         warnings = []
         for role in self._watched:
-            gauges = self._gauges[role.index]
-            since = float(gauges[SINCE])
-            is_in_env = role.activities[int(gauges[ACTIVITY])] == role.in_env
-            if since and is_in_env and now - since > HANG_SECONDS and self._named.get(role.name) != since:
+            since = float(self._gauges[role.index, SINCE])
+            hangs = since and role.is_in_env(self._gauges) and now - since > HANG_SECONDS
+            if hangs and self._named.get(role.name) != since:
                 self._named[role.name] = since
                 waited = f"{role.name} has waited {now - since:.0f} s for {role.lanes}"
                 warnings.append(f"warning: environment {role.env} hangs: {waited}")
         return warnings
 
 
-def _watched(spec: RoleSpec, num_envs_per_worker: int) -> Watched | None:
+def watched(spec: RoleSpec, num_envs_per_worker: int) -> Watched | None:
     """What is watched of a role; None if it steps no environments."""
     if isinstance(spec, RolloutRole):
         first = spec.rollout.worker * num_envs_per_worker

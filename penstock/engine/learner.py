@@ -207,6 +207,7 @@ class Learner:
         )
 
     def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+        self._report_what_is_owed()  # the status is to know the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta = {**meta, **counters}
         state = {**self.learning_state(), **counters}

@@ -17,7 +17,7 @@ from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, make_config
+from penstock.config import Config, ConfigError, change_config, make_config
 from penstock.engine import hogwild, launcher
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
@@ -67,6 +67,8 @@ class TrainResult:
         The target; None if there is none.
     eval_return
         Mean return of the last evaluation; None if there was none.
+    eval_unfinished
+        How many of its episodes were given up before they ended (see ``eval_max_steps``): then it is a part of one.
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
     stopped
@@ -83,6 +85,7 @@ class TrainResult:
     mean_return: float | None
     stopped: str
     run_dir: str | None
+    eval_unfinished: int = 0
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -136,11 +139,10 @@ class Trainer:
     @classmethod
     def resume(
         cls,
-        run_dir: str,
+        run_dir: str | os.PathLike[str],
         *,
-        total_steps: int | None = None,
-        env: str | Callable[..., Any] | None = None,
         report: Callable[[str], None] | None = None,
+        **changes: Any,
     ) -> Trainer:
         """Go on with a run from its last intact checkpoint, in the same directory.
 
@@ -148,29 +150,42 @@ class Trainer:
         ----------
         run_dir
             The run directory.
-        total_steps
-            A new budget; None: as before.
-        env
-            The environment, where it was a callable or class that cannot be found again by its name.
         report
             Is told of damaged checkpoints that were passed over.
+        **changes
+            Settings that are others from now on, such as ``total_steps`` or ``learning_rate``; they are written to the
+            run's ``config.json`` and log. ``max_seconds`` are so many more. ``env`` is needed where it was a callable
+            or class that cannot be found again by its name.
 
         Raises
         ------
+        ConfigError
+            A setting is not legal, or cannot change within a run; the message says why not.
         RunDirectoryError, CheckpointError
             There is no such run, or it has no intact checkpoint.
         """
         run = RunDirectory.open(run_dir)
         checkpoint = run.checkpoints.latest(report)
         algorithm = load_algorithm(run.algorithm)
-        changes = {"total_steps": total_steps, "env": env}
-        settings = {**run.config, **{name: value for name, value in changes.items() if value is not None}}
-        config = make_config(algorithm.Config, {**settings, "run_dir": run_dir})
+        before = {**run.config, "run_dir": os.fspath(run_dir)}
+        more = changes.get("max_seconds")
+        if isinstance(more, int | float) and more > 0:
+            changes = {**changes, "max_seconds": round(checkpoint.meta.get("seconds", 0.0) + more, 3)}
+        config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
         trainer._open(algorithm, config, run, checkpoint)
-        if total_steps is not None:
-            run.amend({"total_steps": total_steps})
+        trainer._note_changes(before, changes)
         return trainer
+
+    def _note_changes(self, before: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        """Write down with what settings a run goes on that it did not have before."""
+        assert self._run_directory is not None
+        now = self.config.to_json()
+        changed = {name: now[name] for name in changes if now[name] != before.get(name)}
+        each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
+        self._run_directory.log(f"resumed at step {self.status.steps:,}{f' with {each}' if each else ''}")
+        if changed:
+            self._run_directory.amend(changed)
 
     def _open(
         self,
@@ -306,6 +321,7 @@ class Trainer:
             mean_return=progress.mean_return,
             stopped=stopped,
             run_dir=self.run_dir,
+            eval_unfinished=evaluation.unfinished if evaluation else 0,
         )
         if stopped == "interrupted":
             raise TrainingInterrupted(result)
@@ -314,13 +330,17 @@ class Trainer:
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
     ) -> Evaluation:
-        """Play episodes with the current weights, in this process; None: ``eval_episodes``."""
+        """Play episodes with the current weights, in this process; None: ``eval_episodes``.
+
+        One that lasts longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+        """
         self._require_open()
         self._weights.refresh()
         evaluation = evaluate_model(
             self._model, self._env,
             episodes=self.config.eval_episodes if episodes is None else episodes,
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
+            max_steps=self.config.eval_max_steps,
         )  # fmt: skip
         return replace(evaluation, steps=self._weights.steps)
 

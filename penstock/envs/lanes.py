@@ -218,8 +218,8 @@ class Lanes(ABC):
             raise self._observation_failure(int(lost.argmax()), f"{problem}: let one be legal, or end the episode")
         column[rows[stuck], entries] = True
 
-    def _failure(self, phase: str, lane: int | None, problem: str | Exception) -> EnvironmentFailure:
-        if isinstance(problem, Exception):
+    def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
+        if isinstance(problem, BaseException):
             problem = "".join(traceback.format_exception(problem)).rstrip()
         run_lane = None if lane is None else self.first_lane + lane
         return EnvironmentFailure(self.name, phase, run_lane, self._steps, problem)

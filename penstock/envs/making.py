@@ -160,6 +160,6 @@ def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = "".join(traceback.format_exception(error)).rstrip()
         raise EnvironmentFailure(spec.name, "make", lane, 0, problem) from error

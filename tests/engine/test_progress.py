@@ -226,7 +226,7 @@ def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, re
 def test_when_only_the_last_evaluation_goes_on_the_evaluator_is_named(playing, now, monkeypatch):
     monkeypatch.setattr("tests.engine.test_progress.ROLES", (*ROLES[:3], "learner", "evaluator"))
     config = SegmentConfig(env="CartPole-v1")
-    specs = [SimpleNamespace(name=name, index=index) for index, name in enumerate((*ROLES, "evaluator"))]
+    specs = [SimpleNamespace(name=name, index=index) for index, name in enumerate((*ROLES[:4], "evaluator"))]
     progress = Progress(config, "ppo", "CartPole-v1", 4, np.zeros((5, 32)), specs)
     waiting = {"wait for slots": 10.0}
     spend(progress, now, 10.0, waiting, waiting, {}, {"wait for goal": 10.0}, playing)
