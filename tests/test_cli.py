@@ -1,5 +1,6 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -321,7 +322,7 @@ def test_what_cannot_change_within_a_run_is_refused_with_the_reason(flags, messa
 
 def test_help_of_resume_lists_what_can_change_with_what_it_is_now(run_dir, capsys):
     assert main(["resume", "my-run", "--help"]) == 0
-    out = capsys.readouterr().out
+    out = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "--clip-range FLOAT" in out and "(default: 20000)" in out and "in addition" in out
     assert "--hidden-sizes" not in out
     assert engine.prepared == 0

@@ -139,7 +139,7 @@ class Supervisor:
         KeyboardInterrupt
             A second interruption came: the roles are gone.
         """
-        began = time.monotonic() - self.progress.seconds
+        self._began = time.monotonic() - self.progress.seconds
         self.progress.restart_rate()
         self.evaluations.begin(deadline)
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
@@ -149,7 +149,6 @@ class Supervisor:
                 self._arena.ring_all()
                 while not (reason := self._reason_to_stop(goal, deadline, interrupted)):
                     self._turn()
-                    self.progress.seconds = time.monotonic() - began
                     self._schedule()
                 self._arena.control[Control.GOAL] = 0
                 if reason == "target":
@@ -161,7 +160,6 @@ class Supervisor:
                     if reason == "target":
                         self._hold_best()
                         self._save_run()
-                    self.progress.seconds = time.monotonic() - began
                 self._chronicle.refresh(final=True)
                 return reason
             finally:
@@ -320,6 +318,7 @@ class Supervisor:
         """Hear the roles for a moment, and show where the run stands."""
         self.backend.pump(0.1)
         self._require_no_failure()
+        self.progress.seconds = time.monotonic() - self._began
         self._chronicle.refresh()
 
     def _turn_until(self, is_done: Callable[[], bool], seconds: float) -> None:
