@@ -93,7 +93,7 @@ def parse_changes(
         As `parse_config` does.
     """
     fixed = config_class.fixed_settings()
-    for arg, after in zip(args, [*args[1:], ""], strict=True):
+    for arg, after in zip(args, [*args, ""][1:], strict=True):
         flag, _, value = arg.partition("=")
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
         if flag.startswith("--") and name in fixed:

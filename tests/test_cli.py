@@ -320,6 +320,12 @@ def test_what_cannot_change_within_a_run_is_refused_with_the_reason(flags, messa
     assert engine.made == []
 
 
+def test_without_flags_a_run_goes_on_as_it_was(run_dir):
+    engine.ending = ending(run_dir="my-run")
+    assert main(["resume", "my-run"]) == 0
+    assert engine.made == [("my-run", {})]
+
+
 def test_help_of_resume_lists_what_can_change_with_what_it_is_now(run_dir, capsys):
     assert main(["resume", "my-run", "--help"]) == 0
     out = re.sub(r"[\s│]+", " ", capsys.readouterr().out)

@@ -236,8 +236,7 @@ class Supervisor:
         if evaluations.is_overdue:
             evaluations.forget()
             self._chronicle.event(
-                f"warning: the final weights have no evaluation: environment {self._env.name} hangs in the evaluator, "
-                "and max_seconds are over"
+                "warning: the final weights have no evaluation: the evaluator has not answered, and max_seconds are over"
             )
         if interrupted.is_set():
             return "interrupted"
