@@ -236,7 +236,7 @@ class Supervisor:
         if evaluations.is_overdue:
             evaluations.forget()
             self._chronicle.event(
-                "warning: the final weights have no evaluation: the evaluator has not answered, and max_seconds are over"
+                "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
             )
         if interrupted.is_set():
             return "interrupted"

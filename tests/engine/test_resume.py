@@ -184,15 +184,15 @@ def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
 def test_a_run_that_its_time_ended_goes_on_with_the_command_that_it_prints(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--env CartPole-v1 --backend serial --num-workers 1 --hidden-sizes 8 --run-dir run --eval-interval 0"
-    assert main(["train", "appo", *flags.split(), "--max-seconds", "1"]) == 0
+    assert main(["train", "appo", *flags.split(), "--max-seconds", "4"]) == 0
     first = RunDirectory.open("run").checkpoints.latest().meta
     (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
-    assert command == "resume run --max-seconds 1"
+    assert command == "resume run --max-seconds 4"
     assert main([*command.split(), "--eval-episodes", "3"]) == 0
     (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
     run = RunDirectory.open("run")
     assert run.checkpoints.latest().meta["steps"] > first["steps"]
-    assert run.config["max_seconds"] == pytest.approx(first["seconds"] + 1.0, abs=1e-3)
+    assert run.config["max_seconds"] == pytest.approx(first["seconds"] + 4.0, abs=1e-3)
 
 
 OWN_ENVIRONMENTS = f"""
