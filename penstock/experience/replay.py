@@ -88,7 +88,7 @@ class Replay:
         limiter, samples, inserts = self.limiter, state["batches"] * self.batch_size, state["inserts"]
         kept = {"updates_per_step": self.updates_per_step, "min_size": limiter.min_size}
         if any(state.get(name, value) != value for name, value in kept.items()):
-            limiter.restore({"inserts": limiter.min_size, "samples": 0})
+            limiter.restore({"inserts": min(inserts, limiter.min_size), "samples": 0})
             return self.refilled(steps)
         # A batch that was drawn and not learned from any more is drawn again: there may be more steps than that allows.
         while (inserts - limiter.min_size) * limiter.samples_per_insert - samples > limiter.tolerance:
