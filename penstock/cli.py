@@ -23,6 +23,13 @@ DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 _HELP = ("-h", "--help")
 
+_RESUME_USAGE = """usage: penstock resume RUN [flags]
+
+Goes on with the run in the directory RUN from its last checkpoint.
+
+Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
+--max-seconds are seconds in addition. "penstock resume RUN --help" lists those of the run, with what they are now."""
+
 _EXIT_CODES = (
     "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, "
     "or a mark of a bench missed, 130 interrupted"
@@ -95,19 +102,30 @@ def train(args: list[str]) -> int:
 
 def resume(args: list[str]) -> int:
     """Go on with a run from its last checkpoint."""
-    from penstock.flags import ResumeFlags, parse_flags
-
-    flags = parse_flags(ResumeFlags, args, prog="penstock resume")
+    if not args or args[0] in _HELP:
+        print(_RESUME_USAGE)
+        return DONE if args else WRONG_USAGE
+    path, *flags = args
+    if path.startswith("-"):
+        return _wrong(f"the run comes first: penstock resume RUN {' '.join(args)}")
     from penstock.runs.run_directory import RunDirectory, RunDirectoryError
 
     try:
-        RunDirectory.open(flags.run)
+        run = RunDirectory.open(path)
     except RunDirectoryError as error:
         return _wrong(str(error))
-    _prepare()
+    if not set(flags) & set(_HELP):
+        _prepare()
+    from penstock.algorithms import load_algorithm
+    from penstock.flags import parse_changes
+
+    try:
+        changes = parse_changes(load_algorithm(run.algorithm).Config, run.config, flags, f"penstock resume {path}")
+    except ConfigError as error:
+        return _wrong(str(error))
     from penstock.engine.trainer import Trainer
 
-    return _run(lambda: Trainer.resume(str(flags.run), total_steps=flags.total_steps, report=_warn))
+    return _run(lambda: Trainer.resume(path, report=_warn, **changes))
 
 
 def evaluate(args: list[str]) -> int:
@@ -117,6 +135,8 @@ def evaluate(args: list[str]) -> int:
     flags = parse_flags(EvalFlags, args, prog="penstock eval")
     if flags.episodes < 1:
         return _wrong(f"--episodes {flags.episodes} is not legal: play 1 or more")
+    if flags.max_steps is not None and flags.max_steps < 1:
+        return _wrong(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.envs.failures import EnvironmentFailure
     from penstock.runs.checkpoint import verify_checkpoint
     from penstock.runs.run_directory import resolve_checkpoint
@@ -127,17 +147,28 @@ def evaluate(args: list[str]) -> int:
         from penstock.engine.evaluation import evaluate_run
 
         result = evaluate_run(
-            path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed
-        )
+            path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed,
+            max_steps=flags.max_steps,
+        )  # fmt: skip
     except _usage_errors() as error:
         return _wrong(str(error))
     except EnvironmentFailure as error:
         return _failed(str(error))
     which = "best checkpoint" if path.name == "best" else f"checkpoint {path.name}"
+    from penstock.runs.panels import spread
+
+    ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
     print(
-        f"mean return {result.mean_return:.1f} +/- {result.std_return:.1f} over {result.episodes} episodes "
+        f"mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
         f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
     )
+    if result.unfinished:
+        was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
+        print(
+            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
+            f"returned by then counts, and {its} played no more of the {flags.episodes} episodes. --max-steps sets the "
+            "bound"
+        )
     if flags.video is not None:
         print(f"video: {flags.video}")
     return DONE
@@ -224,14 +255,18 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 
 def _summary(result: TrainResult) -> str:
-    from penstock.runs.panels import clock
+    from penstock.runs.panels import beside, clock, number
     from penstock.runs.run_directory import RunDirectory
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
     if result.eval_return is not None:
-        score = f"mean return {result.eval_return:.1f}"
+        target = result.target_return
+        score = f"mean return {number(result.eval_return) if target is None else beside(result.eval_return, target)}"
+        if result.eval_unfinished:
+            score += f" (partial: {result.eval_unfinished} episodes did not end)"
     else:
-        score = "no evaluation" if result.mean_return is None else f"mean return {result.mean_return:.1f} in training"
+        in_training = result.mean_return
+        score = "no evaluation" if in_training is None else f"mean return {number(in_training)} in training"
     if result.stopped == "interrupted":
         lines = [f"interrupted {spent}"]
     elif result.target_return is None:
@@ -241,13 +276,16 @@ def _summary(result: TrainResult) -> str:
     else:
         lines = [f"not reached {result.target_return:g}: {score} {spent}"]
     if result.run_dir is not None:
-        checkpoints = RunDirectory.open(result.run_dir).checkpoints
+        run = RunDirectory.open(result.run_dir)
+        checkpoints = run.checkpoints
         if checkpoints.has_best():
             lines.append(f"best checkpoint: {checkpoints.best_path}")
         if checkpoints.has_best() or checkpoints.steps():
             lines.append(f"evaluate: penstock eval {result.run_dir}")
-        if checkpoints.steps():
-            lines.append(f"resume:   penstock resume {result.run_dir}")
+        if (saved := checkpoints.latest_steps()) is not None:
+            if saved < result.steps:
+                lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
+            lines.append(f"resume:   {run.resume_command(result.stopped)}")
     return "\n".join(lines)
 
 

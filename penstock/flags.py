@@ -10,20 +10,33 @@ import os
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from penstock.config import Config, ConfigError, grouped, load_preset, make_config, setting_hint
+from penstock.config import (
+    Config,
+    ConfigError,
+    cannot_change,
+    grouped,
+    load_preset,
+    make_config,
+    setting_hint,
+)
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
+Flag = tuple[str, Any, Any]  # name, type and dataclass field
 
 _NO_ENV = "none given"
 _PRESET = "preset"
+_RESUME_HELP = "Go on with a run from its last checkpoint. A flag changes a setting from now on; all others stay."
+_MORE_SECONDS = Annotated[
+    float | None, tyro.conf.arg(help="Seconds of wall-clock time that the run gets in addition; None: none.")
+]
 _PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or a .toml file of your own. Flags win over it.'
 
 
@@ -49,37 +62,57 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
     _require_own_names(config_class, args)
     preset = _preset_in(args)
     defaults = make_config(config_class, {"env": _NO_ENV, **(load_preset(preset, config_class) if preset else {})})
-    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
-    flags: list[tuple[str, Any, Any]] = [
+    flags: list[Flag] = [
         (_PRESET, Annotated[str | None, tyro.conf.arg(help=_PRESET_HELP)], dataclasses.field(default=preset))
     ]
-    for number, (group, fields) in enumerate(grouped(config_class).items()):
-        members: list[tuple[str, Any, Any]] = []
-        for field in fields:
-            value = getattr(defaults, field.name)
-            document = tyro.conf.arg(help=documents.get(field.name, ""))
-            default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
-            members.append((field.name, Annotated[_flag_type(hints[field.name]), document], default))
-        # A group is a class of its own, whose name stands above its flags and not before each of them.
-        shown: Any = Annotated[_flags_class(group, members), tyro.conf.arg(name=group), tyro.conf.OmitArgPrefixes]
-        flags.append((f"group_{number}", shown, dataclasses.field()))
     description = inspect.cleandoc(config_class.__doc__ or "")
-    read: Any = _cli(_flags_class(config_class.__name__, flags), args, prog, description)
-    groups = [members for name, members in vars(read).items() if name != _PRESET]
-    return make_config(config_class, {name: value for members in groups for name, value in vars(members).items()})
+    values = _read(config_class.__name__, [*flags, *_groups(config_class, defaults)], args, prog, description)
+    del values[_PRESET]
+    return make_config(config_class, values)
+
+
+def parse_changes(
+    config_class: type[Config], before: Mapping[str, Any], args: Sequence[str], prog: str
+) -> dict[str, Any]:
+    """Read from command-line flags which settings of a run change when it goes on.
+
+    Parameters
+    ----------
+    config_class
+        The config dataclass of the run's algorithm.
+    before
+        The run's settings as its ``config.json`` has them.
+    args
+        The flags: every field that can change within a run is one.
+    prog
+        What to call the command in its help.
+
+    Returns
+    -------
+    dict
+        New values by field name.
+
+    Raises
+    ------
+    ConfigError
+        A setting is given that cannot change within a run; the message says why not.
+    SystemExit
+        As `parse_config` does.
+    """
+    _require_own_names(config_class, args)
+    fixed = config_class.fixed_settings()
+    for arg, after in zip(args, [*args, ""][1:], strict=True):
+        flag, _, value = arg.partition("=")
+        name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+        if flag.startswith("--") and name in fixed:
+            raise cannot_change(name, value or after or flag, before.get(name), fixed[name])
+    had = make_config(config_class, {**before, "max_seconds": None})
+    groups = _groups(config_class, had, without=fixed, instead={"max_seconds": _MORE_SECONDS})
+    values = _read(f"Resumed{config_class.__name__}", groups, args, prog, _RESUME_HELP)
+    return {name: value for name, value in values.items() if value != getattr(had, name)}
 
 
 _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
-
-
-@dataclasses.dataclass(frozen=True)
-class ResumeFlags:
-    """Go on with a run from its last checkpoint."""
-
-    run: tyro.conf.Positional[_Run]
-    """Directory of the run."""
-    total_steps: int | None = None
-    """A new budget in steps; None: as before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +131,8 @@ class EvalFlags:
     """File to film one more episode to, e.g. episode.mp4."""
     seed: int = 0
     """Seeds the environments and the sampling."""
+    max_steps: int | None = None
+    """Steps after which an episode is given up; None: the run's eval_max_steps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +161,37 @@ def field_documents(config_class: type[Config]) -> dict[str, str]:
                 match after:
                     case ast.Expr(value=ast.Constant(value=str(text))):
                         documents[statement.target.id] = inspect.cleandoc(text)
-    return documents
+    fields = {field.name for field in dataclasses.fields(config_class)}
+    return {name: text for name, text in documents.items() if name in fields}
+
+
+def _groups(
+    config_class: type[Config], defaults: Config, without: Container[str] = (), instead: Mapping[str, Any] | None = None
+) -> list[Flag]:
+    """What tyro shall read for the fields of a config, in groups, with their docstrings as help.
+
+    A group is a class of its own, whose name stands above its flags and not before each of them.
+    """
+    documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
+    groups: list[Flag] = []
+    for number, (group, fields) in enumerate(grouped(config_class).items()):
+        members: list[Flag] = []
+        for name in (field.name for field in fields if field.name not in without):
+            value, document = getattr(defaults, name), tyro.conf.arg(help=documents.get(name, ""))
+            default = dataclasses.field() if value == _NO_ENV else dataclasses.field(default_factory=_always(value))
+            flag_type = (instead or {}).get(name) or Annotated[_flag_type(hints[name]), document]
+            members.append((name, flag_type, default))
+        shown: Any = Annotated[_flags_class(group, members), tyro.conf.arg(name=group), tyro.conf.OmitArgPrefixes]
+        groups.append((f"group_{number}", shown, dataclasses.field()))
+    return [group for group in groups if dataclasses.fields(typing.get_args(group[1])[0])]
+
+
+def _read(name: str, flags: list[Flag], args: Sequence[str], prog: str, description: str) -> dict[str, Any]:
+    """Read flags, some of them in groups; return the values by name."""
+    values: dict[str, Any] = {}
+    for flag, value in vars(_cli(_flags_class(name, flags), args, prog, description)).items():
+        values |= vars(value) if flag.startswith("group_") else {flag: value}
+    return values
 
 
 def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str | None = None) -> F:
@@ -136,7 +201,7 @@ def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str 
     return tyro.cli(flags_class, args=list(args), prog=prog, description=description, registry=registry)
 
 
-def _flags_class(name: str, flags: list[tuple[str, Any, Any]]) -> type:
+def _flags_class(name: str, flags: list[Flag]) -> type:
     flags_class = dataclasses.make_dataclass(name.title().replace(" ", ""), flags, kw_only=True)
     flags_class.__doc__ = ""  # nothing is said of it but its name
     return flags_class

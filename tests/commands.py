@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
-from penstock.flags import EvalFlags, ResumeFlags, parse_config, parse_flags
+from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -28,8 +28,9 @@ def read(command: list[str]) -> None:
             parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
         case ["eval", *flags]:
             parse_flags(EvalFlags, flags, prog="penstock eval")
-        case ["resume", *flags]:
-            parse_flags(ResumeFlags, flags, prog="penstock resume")
+        case ["resume", _, *flags]:
+            config = load_algorithm("appo").Config
+            parse_changes(config, config(env="CartPole-v1").to_json(), flags, prog="penstock resume")
         case ["autotune", *flags]:
             parse(flags, autotune._own_flags(), "")
         case ["bench", "ideal", *flags]:

@@ -1,6 +1,7 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from penstock.bench import BenchError
 from penstock.cli import main
+from penstock.engine.evaluation import Evaluation
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
@@ -35,8 +37,8 @@ class FakeTrainer:
             raise engine.refusal
 
     @classmethod
-    def resume(cls, run_dir, *, total_steps=None, report=None):
-        engine.made.append((run_dir, total_steps))
+    def resume(cls, run_dir, *, report=None, **changes):
+        engine.made.append((run_dir, changes))
         report("30000 is damaged; using the one before")
         return cls.__new__(cls)
 
@@ -62,7 +64,7 @@ engine = SimpleNamespace()
 def ending(**changes):
     values = {
         "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
-        "mean_return": 312.4, "stopped": "steps", "run_dir": None,
+        "mean_return": 312.4, "stopped": "steps", "run_dir": None, "eval_unfinished": 0,
     }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 
@@ -75,14 +77,14 @@ def module(name: str, **contents) -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def fake_engine(monkeypatch, tmp_path):
-    vars(engine).update(made=[], closed=0, prepared=0, refusal=None, ending=ending(), evaluated=[])
+    vars(engine).update(made=[], closed=0, prepared=0, refusal=None, ending=ending(), evaluated=[], evaluation=None)
 
     def prepare():
         engine.prepared += 1
 
     def evaluate_run(path, **how):
         engine.evaluated.append((path, how))
-        return SimpleNamespace(mean_return=500.0, std_return=1.25, episodes=how["episodes"], mean_length=500.0)
+        return engine.evaluation or Evaluation((498.75, 501.25) * (how["episodes"] // 2), (500,) * how["episodes"])
 
     trainer = module(
         "penstock.engine.trainer",
@@ -97,7 +99,8 @@ def fake_engine(monkeypatch, tmp_path):
 
 @pytest.fixture
 def run_dir() -> Path:
-    run = RunDirectory.create("my-run", env_name="CartPole-v1", algorithm="ppo", config={})
+    config = {"env": "CartPole-v1", "total_steps": 20_000, "max_seconds": 90.0}
+    run = RunDirectory.create("my-run", env_name="CartPole-v1", algorithm="ppo", config=config)
     for save, steps in ((run.checkpoints.save, 20_000), (run.checkpoints.save_best, 10_000)):
         save(steps, meta={"env": "CartPole-v1"}, weights={"w": torch.zeros(1)})
     return run.path
@@ -171,7 +174,9 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["train", "ppo"], "--env"),
         (["eval", "nowhere"], "nowhere does not exist"),
         (["eval", "nowhere", "--episodes", "0"], "--episodes 0 is not legal"),
+        (["eval", "nowhere", "--max-steps", "0"], "--max-steps 0 is not legal"),
         (["resume", "."], "not a run"),
+        (["resume", "--total-steps", "5", "my-run"], "the run comes first"),
         (["eval"], "RUN"),
         (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay)"),
         (["autotune", "popo"], "unknown algorithm 'popo'; did you mean '"),
@@ -214,6 +219,15 @@ def test_training_gets_the_algorithm_and_the_settings():
             "reached mean return 487.3 >= 475 after 96,256 steps and 5.8 s",
         ),
         ({"target_return": 499.5}, 3, "not reached 499.5: mean return 487.3 after 96,256 steps and 5.8 s"),
+        (
+            {"target_return": 475.0, "eval_return": 474.98}, 3,
+            "not reached 475: mean return 474.98 after 96,256 steps and 5.8 s",
+        ),
+        ({"eval_return": 0.955}, 0, "done after 96,256 steps and 5.8 s, mean return 0.955"),
+        (
+            {"eval_return": 0.25, "eval_unfinished": 20}, 0,
+            "done after 96,256 steps and 5.8 s, mean return 0.250 (partial: 20 episodes did not end)",
+        ),
         ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
     ],
 )  # fmt: skip
@@ -223,13 +237,31 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
     assert capsys.readouterr().out.splitlines()[0] == line
 
 
-def test_training_ends_with_what_to_do_next(run_dir, capsys):
-    engine.ending = ending(run_dir="my-run")
+@pytest.mark.parametrize(
+    ("how", "more"),
+    [
+        ({"stopped": "target"}, ""),
+        ({"stopped": "interrupted"}, ""),
+        ({"stopped": "steps"}, " --total-steps 40000"),
+        ({"stopped": "seconds"}, " --max-seconds 90"),
+    ],
+)
+def test_training_ends_with_what_to_do_next(how, more, run_dir, capsys):
+    engine.ending = ending(run_dir="my-run", steps=20_000, **how)
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[1:] == [
         "best checkpoint: my-run/checkpoints/best",
         "evaluate: penstock eval my-run",
-        "resume:   penstock resume my-run",
+        f"resume:   penstock resume my-run{more}",
+    ]
+
+
+def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoint_resume_starts(run_dir, capsys):
+    engine.ending = ending(run_dir="my-run", steps=96_256)
+    main(["train", "ppo", *ENV])
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "last checkpoint: of step 20,000; what was learned since is not saved",
+        "resume:   penstock resume my-run --total-steps 40000",
     ]
 
 
@@ -278,10 +310,42 @@ def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
 
 def test_resume_goes_on_with_the_run(run_dir, capsys):
     engine.ending = ending(run_dir="my-run")
-    assert main(["resume", "my-run", "--total-steps", "400000"]) == 0
-    assert engine.made == [("my-run", 400_000)]
+    flags = ["--total-steps", "400000", "--max-seconds", "90", "--learning-rate", "1e-3", "--num-epochs", "10"]
+    assert main(["resume", "my-run", *flags]) == 0
+    # The learning rate and the number of epochs are what they were.
+    assert engine.made == [("my-run", {"total_steps": 400_000, "max_seconds": 90.0})]
     assert engine.prepared == 1
     assert capsys.readouterr().err == "warning: 30000 is damaged; using the one before\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--hidden-sizes", "8", "8"], "hidden_sizes=8 is not legal here: hidden_sizes cannot change within a run"),
+        (["--no-normalize-returns"], "and is None in this one, because the weights of the run are of this network"),
+        (["--run-dir=elsewhere"], "run_dir=elsewhere is not legal here"),
+        (["--learning-rat", "1"], "--learning-rate"),
+        (["--clip-range", "x"], "--clip-range"),
+    ],
+)
+def test_what_cannot_change_within_a_run_is_refused_with_the_reason(flags, message, run_dir, capsys):
+    assert main(["resume", "my-run", *flags]) == 2
+    assert message in capsys.readouterr().err
+    assert engine.made == []
+
+
+def test_without_flags_a_run_goes_on_as_it_was(run_dir):
+    engine.ending = ending(run_dir="my-run")
+    assert main(["resume", "my-run"]) == 0
+    assert engine.made == [("my-run", {})]
+
+
+def test_help_of_resume_lists_what_can_change_with_what_it_is_now(run_dir, capsys):
+    assert main(["resume", "my-run", "--help"]) == 0
+    out = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    assert "--clip-range FLOAT" in out and "(default: 20000)" in out and "in addition" in out
+    assert "--hidden-sizes" not in out
+    assert engine.prepared == 0
 
 
 @pytest.mark.parametrize(
@@ -296,15 +360,40 @@ def test_eval_scores_the_checkpoint_that_is_meant(run_dir, flags, path, which, c
     assert main(["eval", "my-run", *flags]) == 0
     ((found, how),) = engine.evaluated
     assert found == run_dir / path
-    assert how == {"episodes": 100, "deterministic": True, "video": None, "seed": 0}
+    assert how == {"episodes": 100, "deterministic": True, "video": None, "seed": 0, "max_steps": None}
     assert capsys.readouterr().out == f"mean return 500.0 +/- 1.2 over 100 episodes (CartPole-v1, {which})\n"
 
 
 def test_eval_passes_on_how_to_play(run_dir, capsys):
-    flags = ["--episodes", "3", "--no-deterministic", "--video", "a.mp4", "--seed", "7"]
+    flags = ["--episodes", "4", "--no-deterministic", "--video", "a.mp4", "--seed", "7", "--max-steps", "90"]
     assert main(["eval", "my-run", *flags]) == 0
-    assert engine.evaluated[0][1] == {"episodes": 3, "deterministic": False, "video": "a.mp4", "seed": 7}
+    how = {"episodes": 4, "deterministic": False, "video": "a.mp4", "seed": 7, "max_steps": 90}
+    assert engine.evaluated[0][1] == how
     assert capsys.readouterr().out.endswith("video: a.mp4\n")
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "lines"),
+    [
+        (
+            Evaluation((0.935, 0.975), (9, 9)),
+            ["mean return 0.955 +/- 0.020 over 2 episodes (CartPole-v1, weights of step 10,000, best checkpoint)"],
+        ),
+        (
+            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1),
+            [
+                "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "
+                "(CartPole-v1, weights of step 10,000, best checkpoint)",
+                "partial: 1 of them was given up after 30,000 steps: what it had returned by then counts, and its lane "
+                "played no more of the 100 episodes. --max-steps sets the bound",
+            ],
+        ),
+    ],
+)
+def test_eval_shows_the_digits_that_are_needed_and_how_many_episodes_ended(evaluation, lines, run_dir, capsys):
+    engine.evaluation = evaluation
+    assert main(["eval", "my-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeypatch, capsys):

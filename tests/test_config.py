@@ -1,5 +1,6 @@
 """Settings: what is wrong with them is said at construction, with the field, what was found and what is legal."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -27,6 +28,7 @@ from penstock.config import (
     ConfigError,
     ReplayConfig,
     SegmentConfig,
+    change_config,
     closest,
     elsewhere,
     load_preset,
@@ -390,3 +392,41 @@ def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own
 def test_the_closest_name_is_offered_only_where_one_is_close():
     assert closest("lerning_rate", ["learning_rate", "gamma"]) == "; did you mean 'learning_rate'?"
     assert closest("xyz", ["learning_rate", "gamma"]) == ""
+
+
+MAY_CHANGE = """
+    env env_kwargs vectorize on_env_error num_workers num_envs_per_worker num_groups inference backend device precision
+    seed learning_rate learning_rate_schedule total_steps max_seconds target_return eval_interval eval_episodes
+    eval_max_steps checkpoint_interval keep_checkpoints batch_size segment_length burn_in max_grad_norm entropy_coef
+    entropy_coef_final value_coef max_policy_lag num_epochs gae_lambda normalize_advantages clip_range target_kl
+    value_clip_range num_minibatches advantage_estimator rho_bar c_bar rho_pg_bar vtrace_lambda reduction rmsprop_decay
+    rmsprop_eps rmsprop_eps_inside entropy_spread learning_starts updates_per_step ratio_slack publish_interval
+    save_replay optimizer_eps double priority_beta priority_beta_final target_period exploration exploration_final
+    exploration_steps exploration_exponent actor_learning_rate tau exploration_noise target_noise target_noise_clip
+    policy_delay alpha target_entropy
+"""
+"""Settings that can change within a run of every algorithm that has them, but for those below."""
+FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip"}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_of_every_setting_it_is_said_whether_it_can_change_within_a_run(name):
+    config_class = load_algorithm(name).Config
+    fields, fixed = {f.name for f in dataclasses.fields(config_class)}, config_class.fixed_settings()
+    may_change = set(MAY_CHANGE.split()) | (set() if issubclass(config_class, ReplayConfig) else FIXED_FOR_REPLAY)
+    assert fixed.keys() <= fields and all(fixed.values())
+    assert fields - fixed.keys() == fields & may_change
+
+
+def test_a_setting_that_cannot_change_is_refused_if_it_is_another_one():
+    config_class = load_algorithm("dqn").Config
+    before = config_class(env="CartPole-v1", n_step=3).to_json()
+    changes = {"n_step": 3, "target_period": 50, "hidden_sizes": [128, 128]}
+    assert change_config(config_class, before, changes).target_period == 50
+    message = r"n_step=2 is not legal here: n_step cannot change .* is 3 in this one, because what lies in the replay"
+    with pytest.raises(ConfigError, match=message):
+        change_config(config_class, before, {"n_step": 2})
+    with pytest.raises(ConfigError, match="did you mean 'target_period'"):
+        change_config(config_class, before, {"target_perio": 2})
+    with pytest.raises(ConfigError, match="total_steps=0 is not legal"):
+        change_config(config_class, before, {"total_steps": 0})

@@ -121,7 +121,7 @@ def test_other_weights_are_not_credited_with_what_the_old_ones_reached():
             if name.startswith("policy_head"):
                 one_sided[name].zero_()
         one_sided["policy_head.bias"][0] = 1.0  # always to the left: about 9 steps
-        made._supervisor.progress.take_evaluation(Evaluation((500.0,), (500,), steps=64))
+        made._supervisor.progress.take_evaluation(Evaluation((500.0,), (500,), steps=64), is_best=True)
         made.set_parameters({0: one_sided})
         result = made.train(quiet=True)
     assert not result.reached_target and result.eval_return < 20.0

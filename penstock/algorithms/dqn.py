@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +14,7 @@ from penstock.algorithms.base import Metrics, Request
 from penstock.algorithms.optimizers import RMSprop, fused_adam
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
-from penstock.config import Config, ReplayConfig, Scheduled, require
+from penstock.config import NETWORK, STATE, STORED, Config, ReplayConfig, Scheduled, require
 from penstock.envs.spaces import ActionKind
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import QNetwork
@@ -24,6 +25,10 @@ from penstock.replay.settings import Sampler
 @dataclass(frozen=True, kw_only=True)
 class QLearningConfig(ReplayConfig):
     """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "dueling": NETWORK, "optimizer": STATE, "prioritized": STORED, "priority_alpha": STORED,
+    }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of mlp networks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -28,6 +28,22 @@ class Eager(torch.optim.Optimizer):
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = plain(torch.optim.Optimizer.load_state_dict)
+
+
+def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Load what an optimiser has gathered. Its settings stay those that it was made with: they may be new ones.
+
+    Parameters
+    ----------
+    optimizer
+        Of the same kind, for the same parameters.
+    saved
+        What its ``state_dict`` returned.
+    """
+    settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(dict(saved))
+    for group, mine in zip(optimizer.param_groups, settings, strict=True):
+        group.update(mine)
 
 
 class Adam(Eager, torch.optim.Adam):

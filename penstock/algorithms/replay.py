@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate
-from penstock.algorithms.optimizers import fused_adam
+from penstock.algorithms.optimizers import fused_adam, go_on
 from penstock.algorithms.td import polyak_
 from penstock.config import Config, ReplayConfig, Scheduled
 from penstock.experience.transition_batch import TransitionBatch
@@ -99,8 +99,10 @@ class ReplayAlgorithm(Algorithm):
             return
         self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(learning["optimizers"][name])
-        self.generator.set_state(learning["generator"].cpu())
+            go_on(optimizer, learning["optimizers"][name])
+        generator = learning["generator"].cpu()
+        if len(generator) == len(self.generator.get_state()):  # else it is of another kind of device
+            self.generator.set_state(generator)
 
     def restart_target(self, model: PolicyNetwork) -> None:
         """Let the target network be the model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ from penstock.nn import StochasticActorCritic
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ControlConfig):
     """SAC: maximises return and entropy; the temperature between them keeps the entropy at its target."""
+
+    fixed: ClassVar[Mapping[str, str]] = {"initial_alpha": "a learned temperature has left its start"}
 
     alpha: float | None = None
     """Temperature, fixed; None: learned."""

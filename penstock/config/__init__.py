@@ -4,18 +4,21 @@ A field is defined once, here or in its algorithm's file. It is a keyword argume
 line (its docstring is the flag's help) and a key of ``config.json`` in the run directory.
 """
 
-from penstock.config.base import Config
+from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, checked, closest, require
 from penstock.config.elsewhere import setting_hint
 from penstock.config.finding import find_object
 from penstock.config.groups import grouped
-from penstock.config.making import PRESETS, load_preset, make_config
+from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.replay import ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
 
 __all__ = [
+    "NETWORK",
     "PRESETS",
+    "STATE",
+    "STORED",
     "AsynchronousConfig",
     "Config",
     "ConfigError",
@@ -23,6 +26,8 @@ __all__ = [
     "Schedule",
     "Scheduled",
     "SegmentConfig",
+    "cannot_change",
+    "change_config",
     "checked",
     "closest",
     "find_object",

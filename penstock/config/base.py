@@ -7,19 +7,32 @@ import math
 import os
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
+NETWORK = "the weights of the run are of this network"
+STATE = "the state of its optimisers, which the run goes on from, is of this kind"
+STORED = "what lies in the replay buffer was stored with it"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings shared by every algorithm."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "encoder": NETWORK,
+        "hidden_sizes": NETWORK,
+        "activation": NETWORK,
+        "normalize_observations": NETWORK,
+        "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
+    }
+    """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
 
     env: str | Callable[..., Any]
     """Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class."""
@@ -72,7 +85,7 @@ class Config:
     total_steps: int = 1_000_000
     """Budget in steps; schedules run over it."""
     max_seconds: float | None = None
-    """Budget in seconds of wall-clock time."""
+    """Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least."""
     target_return: float | None = None
     """The run ends when the evaluator's mean return reaches this."""
     eval_interval: int | None = None
@@ -80,6 +93,8 @@ class Config:
     is spent on them (serial: after each batch); 0: never."""
     eval_episodes: int = 20
     """Episodes per evaluation."""
+    eval_max_steps: int = 30_000
+    """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; None: ten in total_steps; 0: only at the end."""
     keep_checkpoints: int = 3
@@ -93,15 +108,24 @@ class Config:
 
             if hint := made_hint(self.env):
                 raise ConfigError(hint)
-        for name, hint in typing.get_type_hints(type(self)).items():
+        for name, hint in self._hints().items():
             value = checked(name, getattr(self, name), hint)
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
             object.__setattr__(self, name, value)
         self.validate()
 
+    @classmethod
+    def _hints(cls) -> dict[str, Any]:
+        """Types of the fields, by name."""
+        hints = typing.get_type_hints(cls)
+        return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
-        for name in ("num_envs_per_worker", "total_steps", "eval_episodes", "keep_checkpoints", "reward_scale"):
+        positive = (
+            "num_envs_per_worker", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints", "reward_scale",
+        )  # fmt: skip
+        for name in positive:
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("num_workers", "num_groups", "max_seconds", "reward_clip"):
             value = getattr(self, name)
@@ -137,6 +161,14 @@ class Config:
     def num_lanes(self) -> int:
         """Lanes of all rollout workers together."""
         return self.workers * self.num_envs_per_worker
+
+    @classmethod
+    def fixed_settings(cls) -> dict[str, str]:
+        """Settings that cannot change within a run, by name, and why not."""
+        fixed: dict[str, str] = {}
+        for owner in reversed(cls.__mro__):
+            fixed |= vars(owner).get("fixed", {})
+        return fixed
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values; callables, and what is named by a file, become the place where they are found."""

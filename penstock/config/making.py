@@ -41,6 +41,32 @@ def make_config(
     return config_class(**merged)
 
 
+def change_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
+    """Make the config of a run that goes on: the settings it had, but for some changes.
+
+    Raises
+    ------
+    ConfigError
+        A field is unknown, ill-typed, out of range, or cannot change within a run; the message says why not.
+    """
+    config = make_config(config_class, {**before, **changes})
+    fixed = config_class.fixed_settings()
+    had = make_config(config_class, {**before, "env": config.env})
+    for name in sorted(fixed.keys() & changes.keys()):
+        found, legal = getattr(config, name), getattr(had, name)
+        if found != legal:
+            raise cannot_change(name, repr(found), legal, fixed[name])
+    return config
+
+
+def cannot_change(name: str, found: str, legal: Any, why: str) -> ConfigError:
+    """What is said of a setting that was to change within a run."""
+    return ConfigError(
+        f"{name}={found} is not legal here: {name} cannot change within a run, and is {legal!r} in this one, because "
+        f"{why}. Start a new run for another"
+    )
+
+
 def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dict[str, Any]:
     """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file of one's own.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from penstock.config.base import Config
+from penstock.config.base import STORED, Config
 from penstock.config.checking import ConfigError, require
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for the other's single steps
@@ -15,6 +16,10 @@ LEAST_SLACK = 32  # updates: enough that neither side waits for the other's sing
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig(Config):
     """Settings of algorithms that learn from replay."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("gamma", "n_step", "reward_scale", "reward_clip", "buffer_size"), STORED
+    )
 
     num_envs_per_worker: int = 1
     """Lanes per rollout worker."""

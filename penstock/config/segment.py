@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from penstock.config.base import Config
+from penstock.config.base import NETWORK, Config
 from penstock.config.checking import ConfigError, require
 from penstock.config.schedules import Scheduled
 
@@ -14,6 +15,10 @@ from penstock.config.schedules import Scheduled
 @dataclass(frozen=True, kw_only=True)
 class SegmentConfig(Config):
     """Settings of algorithms that learn from fresh segments. A batch is one segment of every lane."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("shared_encoder", "memory", "memory_size", "normalize_returns"), NETWORK
+    )
 
     shared_encoder: bool | None = None
     """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""

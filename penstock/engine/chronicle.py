@@ -81,7 +81,11 @@ class Chronicle:
 
     def evaluated(self, evaluation: Evaluation) -> None:
         """Write down an evaluation."""
-        values = {"evaluation/mean_return": evaluation.mean_return, "evaluation/std_return": evaluation.std_return}
+        values = {
+            "evaluation/mean_return": evaluation.mean_return,
+            "evaluation/std_return": evaluation.std_return,
+            "evaluation/unfinished": evaluation.unfinished,
+        }
         self._metrics.write(evaluation.steps, self._progress.seconds, values)
 
     def refresh(self, final: bool = False) -> None:

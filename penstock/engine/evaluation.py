@@ -1,4 +1,7 @@
-"""Scoring a policy: every lane plays the same quota of episodes, so that short ones are not favoured."""
+"""Scoring a policy: every lane plays the same quota of episodes, so that short ones are not favoured.
+
+An episode need not end: one that lasts too long is given up, and counts with what it has returned by then.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import dataclasses
 import math
 import os
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,22 +40,27 @@ class Evaluation:
     ----------
     returns, lengths
         True, undiscounted return and number of steps of each episode.
+        Of those that were given up, what they had returned by then.
     steps
         Steps that the weights had learned from.
+    unfinished
+        How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
+        steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
     """
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     steps: int = 0
+    unfinished: int = 0
 
     @property
     def episodes(self) -> int:
-        """Number of episodes."""
+        """Number of episodes, those among them that were given up."""
         return len(self.returns)
 
     @property
     def mean_return(self) -> float:
-        """Mean of the returns."""
+        """Mean of the returns; see `unfinished`."""
         return float(np.mean(self.returns))
 
     @property
@@ -98,15 +107,35 @@ class Player:
         )  # fmt: skip
 
     @torch.inference_mode()
-    def play(self, episodes: int, on_step: Callable[[], object] = lambda: None) -> Evaluation:
-        """Play `episodes` from fresh resets, an equal number in every lane; a multiple of the number of lanes."""
+    def play(
+        self,
+        episodes: int,
+        *,
+        max_steps: float = math.inf,
+        deadline: float = math.inf,
+        on_step: Callable[[], object] = lambda: None,
+    ) -> Evaluation:
+        """Play from fresh resets, an equal number of episodes in every lane.
+
+        Parameters
+        ----------
+        episodes
+            How many in all, a multiple of the number of lanes.
+        max_steps
+            Steps after which an episode is given up; its lane plays no other.
+        deadline
+            When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
+        on_step
+            Called after every step of the lanes.
+        """
         lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
         played: list[list[tuple[float, int]]] = [[] for _ in range(lanes.num_lanes)]
+        given_up: list[tuple[float, int]] = []
+        plays_on = np.full(lanes.num_lanes, True)
         memory = self._model.initial_state(lanes.num_lanes)
         lanes.reset()
         lanes.take_episodes()
-        missing = lanes.num_lanes
-        while missing:
+        while plays_on.any():
             lanes.write_observations(self._obs, self._rows)
             obs, first = self._tensor(self._obs), self._tensor(lanes.first)
             choice, memory = self._model.act(obs, first, memory)
@@ -114,11 +143,16 @@ class Player:
             lanes.step(action.cpu().numpy())
             on_step()
             for lane, episode_return, length in lanes.take_episodes():
-                if len(played[lane]) < quota:
+                if plays_on[lane]:
                     played[lane].append((episode_return, length))
-                    missing -= len(played[lane]) == quota
-        returns, lengths = zip(*(episode for lane in played for episode in lane), strict=True)
-        return Evaluation(returns, lengths)
+                    plays_on[lane] = len(played[lane]) < quota
+            is_late = time.monotonic() >= deadline
+            too_long = plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+            given_up += [lanes.running_episode(lane)[1:] for lane in too_long.nonzero()[0].tolist()]
+            plays_on &= ~too_long & (not is_late)
+        whole = [episode for lane in played for episode in lane]
+        returns, lengths = zip(*whole, *given_up, strict=True)
+        return Evaluation(returns, lengths, unfinished=len(given_up))
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -131,12 +165,14 @@ def evaluate_model(
     episodes: int,
     deterministic: bool = True,
     seed: int = 0,
+    max_steps: float = math.inf,
 ) -> Evaluation:
     """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
     require(episodes > 0, "episodes", episodes, "more than 0")
+    require(max_steps > 0, "max_steps", max_steps, "more than 0")
     lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES)
     try:
-        return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes)
+        return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
     finally:
         lanes.close()
 
@@ -148,6 +184,7 @@ def evaluate_run(
     deterministic: bool = True,
     video: str | None = None,
     seed: int | None = None,
+    max_steps: int | None = None,
     **settings: Any,
 ) -> Evaluation:
     """Score the policy of a run or checkpoint on its environment.
@@ -164,6 +201,8 @@ def evaluate_run(
         File to write a film of one more episode to (needs the extra "video").
     seed
         Seeds the environments; None: anew every time.
+    max_steps
+        Steps after which an episode is given up (see `Evaluation.unfinished`); None: the run's ``eval_max_steps``.
     **settings
         Settings that could not be written to the checkpoint by value, such as ``env=MyEnv``.
     """
@@ -174,7 +213,10 @@ def evaluate_run(
         mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
     )
     seed = secrets.randbits(31) if seed is None else seed
-    evaluation = evaluate_model(policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed)
+    evaluation = evaluate_model(
+        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
+        max_steps=config.eval_max_steps if max_steps is None else max_steps,
+    )  # fmt: skip
     if video is not None:
         film(policy, env, video, deterministic=deterministic, seed=seed)
     return dataclasses.replace(evaluation, steps=policy.meta["steps"])

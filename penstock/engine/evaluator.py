@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.algorithms.base import Algorithm
 from penstock.engine.clock import Clock
 from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
 from penstock.engine.rollout_worker import Report
-from penstock.engine.weights import SharedWeights
+from penstock.engine.weights import BestWeights, SharedWeights
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.store import CheckpointStore
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What the evaluator reports of one evaluation.
+
+    Attributes
+    ----------
+    number
+        Of the request.
+    evaluation
+        What came of it.
+    seconds
+        How long it took.
+    is_best
+        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
+    has_reached_target
+        Whether they have reached the target, twice.
+    error
+        What went wrong in saving the best weights, if anything.
+    """
+
+    number: int
+    evaluation: Evaluation
+    seconds: float
+    is_best: bool = False
+    has_reached_target: bool = False
+    error: Exception | None = None
 
 
 class Evaluator:
@@ -31,8 +60,7 @@ class Evaluator:
     arena
         Where the weights are.
     report
-        Called with ("evaluation", (number of the request, Evaluation, seconds it took, error in saving or None)) after
-        each.
+        Called with ("evaluation", `Evaluated`) after each.
     """
 
     ACTIVITIES = ("evaluate", "wait for a request")
@@ -50,9 +78,10 @@ class Evaluator:
         self._clock = Clock(arena.gauges[arena.shape.num_workers + 2], self.ACTIVITIES)
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
+        self._best = BestWeights(arena.best_weights)
         self._lanes = make_lanes(env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES)
         self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
-        self._episodes = config.eval_episodes
+        self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._target = config.target_return
         self._request: dict[str, Any] | None = None
 
@@ -69,8 +98,8 @@ class Evaluator:
     def handle(self, command: str, payload: Any) -> None:
         """Take a command: "evaluate".
 
-        Its payload is {"store": CheckpointStore for the best weights or None, "best_return": mean return they have
-        to exceed or None, "meta": dict}.
+        Its payload is {"number": of the request, "store": CheckpointStore for the best weights or None, "best_return":
+        mean return that they have to reach or None, "deadline": when playing ends (monotonic seconds), "meta": dict}.
         """
         if command != "evaluate":
             raise ValueError(f"the evaluator knows no command {command!r}: evaluate")
@@ -81,29 +110,48 @@ class Evaluator:
         self._lanes.close()
 
     def _evaluate(self, request: dict[str, Any]) -> None:
-        began = time.monotonic()
+        began, deadline = time.monotonic(), request["deadline"]
         self._weights.refresh()
-        evaluation = self._play()
+        evaluation = self._play(deadline)
         has_reached_target = False
-        if self._target is not None and evaluation.mean_return >= self._target:
+        if self._reaches_target(evaluation):
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
-            evaluation = self._play()
-            has_reached_target = evaluation.mean_return >= self._target
+            again = self._play(deadline)
+            evaluation = evaluation if again.unfinished else again
+            has_reached_target = self._reaches_target(again)
         evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
-        store: CheckpointStore | None = request["store"]
         best_return: float | None = request["best_return"]
-        error: Exception | None = None
-        # Of equals the later one, and before all the one that came over the target twice.
-        is_best = best_return is None or evaluation.mean_return >= best_return or has_reached_target
-        if store is not None and is_best:
-            version = self._weights.version
-            meta = {**request["meta"], "version": version, "mean_return": evaluation.mean_return}
-            try:
-                store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
-            except (OSError, CheckpointError) as problem:
-                error = problem
-        self._report("evaluation", (request["number"], evaluation, time.monotonic() - began, error))
+        # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
+        # one that came over the target twice.
+        is_measure = not evaluation.unfinished or time.monotonic() < deadline
+        is_better = best_return is None or evaluation.mean_return >= best_return or has_reached_target
+        is_best, error = is_measure and is_better, None
+        if is_best:
+            self._best.keep(self._weights, evaluation.mean_return)
+            error = self._save_best(request, evaluation)
+        seconds = time.monotonic() - began
+        self._report(
+            "evaluation", Evaluated(request["number"], evaluation, seconds, is_best, has_reached_target, error)
+        )
 
-    def _play(self) -> Evaluation:
+    def _reaches_target(self, evaluation: Evaluation) -> bool:
+        """Whether whole episodes reach the target: of one that was given up nobody knows how it would have ended."""
+        return self._target is not None and not evaluation.unfinished and evaluation.mean_return >= self._target
+
+    def _save_best(self, request: dict[str, Any], evaluation: Evaluation) -> Exception | None:
+        store: CheckpointStore | None = request["store"]
+        if store is None:
+            return None
+        meta = {**request["meta"], "version": self._weights.version, "mean_return": evaluation.mean_return}
+        try:
+            store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
+        except (OSError, CheckpointError) as problem:
+            return problem
+        return None
+
+    def _play(self, deadline: float) -> Evaluation:
         # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
-        return self._player.play(self._episodes, on_step=lambda: self._clock.switch("evaluate"))
+        return self._player.play(
+            self._episodes, max_steps=self._max_steps, deadline=deadline,
+            on_step=lambda: self._clock.switch("evaluate"),
+        )  # fmt: skip

@@ -65,6 +65,8 @@ class APPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -106,7 +108,7 @@ class APPO(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -149,6 +151,7 @@ class APPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -231,6 +234,8 @@ class PPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -264,7 +269,7 @@ class PPO(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -307,6 +312,7 @@ class PPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 128,
@@ -385,6 +391,8 @@ class A2C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays to 0 over total_steps.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -412,7 +420,7 @@ class A2C(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -455,6 +463,7 @@ class A2C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
@@ -530,6 +539,8 @@ class A3C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -562,7 +573,7 @@ class A3C(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -605,6 +616,7 @@ class A3C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -682,6 +694,8 @@ class IMPALA(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -721,7 +735,7 @@ class IMPALA(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -764,6 +778,7 @@ class IMPALA(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -841,6 +856,8 @@ class DQN(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -884,7 +901,7 @@ class DQN(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -928,6 +945,7 @@ class DQN(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1008,6 +1026,8 @@ class ApeX(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1049,7 +1069,7 @@ class ApeX(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -1093,6 +1113,7 @@ class ApeX(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1170,6 +1191,8 @@ class DDPG(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1195,7 +1218,7 @@ class DDPG(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -1238,6 +1261,7 @@ class DDPG(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1307,6 +1331,8 @@ class TD3(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1338,7 +1364,7 @@ class TD3(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -1381,6 +1407,7 @@ class TD3(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1453,6 +1480,8 @@ class SAC(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1482,7 +1511,7 @@ class SAC(Face):
     total_steps
         Budget in steps; schedules run over it.
     max_seconds
-        Budget in seconds of wall-clock time.
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
@@ -1525,6 +1554,7 @@ class SAC(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,

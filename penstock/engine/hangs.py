@@ -1,20 +1,51 @@
-"""Environments that hang: a rollout worker that does nothing else for long is named."""
+"""Environments that hang: a rollout worker, or the evaluator, that does nothing else for long is named."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from penstock.engine.clock import ACTIVITY, SINCE
-from penstock.engine.roles import RoleSpec, RolloutRole
+from penstock.engine.evaluation import lanes_for
+from penstock.engine.evaluator import Evaluator
+from penstock.engine.roles import EvaluatorRole, RoleSpec, RolloutRole
 from penstock.engine.rollout_worker import RolloutWorker
 
 HANG_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A role that steps environments.
+
+    Attributes
+    ----------
+    name, index
+        The role's, as its spec has them.
+    env
+        Name of the environment.
+    activities, in_env
+        The role's activities, and which of them means that it is in its environments.
+    lanes
+        Which lanes it steps, in words.
+    """
+
+    name: str
+    index: int
+    env: str
+    activities: tuple[str, ...]
+    in_env: str
+    lanes: str
+
+    def is_in_env(self, gauges: np.ndarray) -> bool:
+        """Whether the role is, or was when it died, in its environments; float64 ``[roles, 32]`` are the gauges."""
+        return self.activities[int(gauges[self.index, ACTIVITY])] == self.in_env
+
+
 class HangWatch:
-    """Looks at how long each rollout worker has been in its environments without a break.
+    """Looks at how long each rollout worker and the evaluator have been in their environments without a break.
 
     Parameters
     ----------
@@ -27,26 +58,32 @@ class HangWatch:
     """
 
     def __init__(self, specs: Sequence[RoleSpec], gauges: np.ndarray, num_envs_per_worker: int) -> None:
-        self._watched = [
-            (spec.index, spec.name, spec.rollout.worker, spec.rollout.env.name)
-            for spec in specs
-            if isinstance(spec, RolloutRole)
-        ]
+        self._watched = [role for spec in specs if (role := watched(spec, num_envs_per_worker))]
         self._gauges = gauges
-        self._num_lanes = num_envs_per_worker
         self._named: dict[str, float] = {}
 
     def look(self, now: float) -> list[str]:
-        """Return a warning for each worker that hangs at this moment (monotonic seconds), once for each hang."""
+        """Return a warning for each role that hangs at this moment (monotonic seconds), once for each hang."""
         warnings = []
-        for index, name, worker, env in self._watched:
-            gauges = self._gauges[index]
-            since = float(gauges[SINCE])
-            is_in_env = RolloutWorker.ACTIVITIES[int(gauges[ACTIVITY])] == "env"
-            if since and is_in_env and now - since > HANG_SECONDS and self._named.get(name) != since:
-                self._named[name] = since
-                first = worker * self._num_lanes
-                last = first + self._num_lanes - 1
-                lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
-                warnings.append(f"warning: environment {env} hangs: {name} has waited {now - since:.0f} s for {lanes}")
+        for role in self._watched:
+            since = float(self._gauges[role.index, SINCE])
+            hangs = since and role.is_in_env(self._gauges) and now - since > HANG_SECONDS
+            if hangs and self._named.get(role.name) != since:
+                self._named[role.name] = since
+                waited = f"{role.name} has waited {now - since:.0f} s for {role.lanes}"
+                warnings.append(f"warning: environment {role.env} hangs: {waited}")
         return warnings
+
+
+def watched(spec: RoleSpec, num_envs_per_worker: int) -> Watched | None:
+    """What is watched of a role; None if it steps no environments."""
+    if isinstance(spec, RolloutRole):
+        first = spec.rollout.worker * num_envs_per_worker
+        last = first + num_envs_per_worker - 1
+        lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
+        return Watched(spec.name, spec.index, spec.rollout.env.name, RolloutWorker.ACTIVITIES, "env", lanes)
+    if isinstance(spec, EvaluatorRole):
+        count = lanes_for(spec.algorithm.config.eval_episodes)
+        lanes = "its lane" if count == 1 else f"one of its {count} lanes"
+        return Watched(spec.name, spec.index, spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
+    return None

@@ -54,13 +54,17 @@ class HogwildLearner(Learner):
 
     def _look(self) -> None:
         """Take over what the workers have made of the shared parameters, and publish it."""
-        totals = self._arena.contributions.sum(0)
+        self._count()
         with taking_turns(self._arena.arena):
             self._model.load_state_dict(self._shared.model.state_dict())
+        self._publish()
+
+    def _count(self) -> None:
+        """Add up what the workers have brought so far."""
+        totals = self._arena.contributions.sum(0)
         self._steps, self._updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
         self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
         self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
-        self._publish()
 
     def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
         self._look()
@@ -76,6 +80,7 @@ class HogwildLearner(Learner):
             time.sleep(0.001)
         with taking_turns(self._arena.arena):
             self._shared.model.load_state_dict(self._model.state_dict())
+        self._count()  # nobody has applied a gradient since: what is published now is of these updates
 
     def _is_anyone_learning(self) -> bool:
         fence()

@@ -60,13 +60,12 @@ class Start:
         Where learning stands.
     learning
         What the learner alone has, as it was saved.
-    best_return, seconds
-        Best mean return of any evaluation so far, and wall-clock time spent.
+    seconds
+        Wall-clock time spent.
     """
 
     state: LearnerState = field(default_factory=LearnerState)
     learning: dict[str, Any] | None = None
-    best_return: float | None = None
     seconds: float = 0.0
 
 
@@ -124,14 +123,18 @@ class Learner:
         raise NotImplementedError
 
     def handle(self, command: str, payload: Any) -> None:
-        """Take a command: "checkpoint" (number, store or path, meta) or "set_weights" (state dict of arrays)."""
+        """Take a command: "checkpoint" (number, store or path, meta) or "set_weights" (state dict of arrays, steps).
+
+        Weights that are set have learned from so many steps; None: as many as the run.
+        """
         if command == "checkpoint":
             self._save(*payload)
         elif command == "set_weights":
-            self._model.load_state_dict({name: torch.from_numpy(array) for name, array in payload.items()})
-            self._weights_set()
+            weights, steps = payload
+            self._model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
             self._version += 1
-            self._publish()
+            self._weights_set()
+            self._weights.publish(self._version, self._steps if steps is None else steps)
             self._weights.show()
             self._report("weights_set", self._version)
         else:
@@ -204,6 +207,7 @@ class Learner:
         )
 
     def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+        self._report_what_is_owed()  # the status is to know the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta = {**meta, **counters}
         state = {**self.learning_state(), **counters}

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.engine import launcher
 from penstock.engine.device_roles import parts_of
+from penstock.engine.hangs import watched
 from penstock.engine.process import Failure, Told, describe_status, tell
 from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
 from penstock.engine.roles import PolicyRole, RoleSpec, RolloutRole
@@ -22,6 +23,11 @@ from penstock.ipc import fence
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
 CHUNK_NBYTES = 1 << 16
+
+_ENDED_BY_ENVIRONMENT = (
+    ", in its environment, which must not end the process: mend that, or go on in spite of it with "
+    "on_env_error='restart'"
+)
 
 
 @dataclass
@@ -182,9 +188,14 @@ class LocalBackend:
             story, back_off = f"{name}: {failure.error}", self._restarts.after_failure(name)
         else:
             story = f"{name} (process {pid}) {describe_status(status)}"
-            if name == "learner" or not os.WIFSIGNALED(status):
-                raise RoleDied(story)
-            back_off = self._restarts.after_kill(story)
+            role = watched(process.spec, self._arena.shape.num_envs_per_worker)
+            is_in_env = role is not None and role.is_in_env(self._arena.gauges)
+            if is_in_env and self._restarts.forgives(name, None):
+                back_off = self._restarts.after_failure(name)
+            elif name == "learner" or not os.WIFSIGNALED(status):
+                raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
+            else:
+                back_off = self._restarts.after_kill(story)
         deaths = self._fence_off(process.spec)
         self._replacements[name] = Replacement(process.spec, time.monotonic() + back_off, deaths)
         self._handle(name, "died", story)

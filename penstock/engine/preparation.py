@@ -13,7 +13,7 @@ from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError
 from penstock.engine.learner import Start
 from penstock.engine.roster import infers_centrally
-from penstock.engine.weights import weights_nbytes
+from penstock.engine.weights import BestWeights, weights_nbytes
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
@@ -21,7 +21,7 @@ from penstock.experience.replay import Replay, transition_fields
 from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 
 ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
@@ -154,13 +154,15 @@ def resolve_env(config: Config) -> EnvSpec:
         raise ConfigError(str(error)) from error
 
 
-def best_return_of(run: RunDirectory) -> float | None:
-    """Mean return of a run's best checkpoint; None if there is no intact one."""
+def go_on_from_best(run: RunDirectory, best_weights: BestWeights, model: PolicyNetwork) -> None:
+    """Keep the best weights of a run that goes on, unless it has none intact; `model` is a network for them."""
     try:
-        best: float | None = verify_checkpoint(run.checkpoints.best_path).get("mean_return")
+        checkpoint = run.checkpoints.best()
     except CheckpointError:
-        return None
-    return best
+        return
+    model.load_state_dict(checkpoint.weights)
+    meta = checkpoint.meta
+    best_weights.put(model, meta.get("version", 0), meta["steps"], meta["mean_return"])
 
 
 def settled_precision(algorithm: Algorithm) -> str:

@@ -123,10 +123,10 @@ class Progress:
         self._metric_reports.clear()
         return dict(self._metrics)
 
-    def take_evaluation(self, evaluation: Evaluation) -> None:
-        """Note an evaluation."""
+    def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
+        """Note an evaluation, and whether it is of the best weights so far."""
         self.evaluation = evaluation
-        if self.best_return is None or evaluation.mean_return > self.best_return:
+        if is_best:
             self.best_return = evaluation.mean_return
 
     def restart_rate(self) -> None:
@@ -206,6 +206,7 @@ class Progress:
             mean_return=self.mean_return,
             mean_length=self.mean_length,
             eval_return=self.evaluation.mean_return if self.evaluation else None,
+            eval_unfinished=self.evaluation.unfinished if self.evaluation else 0,
             best_return=self.best_return,
             target_return=self._config.target_return,
             updates=learned.get("updates", 0),

@@ -42,10 +42,19 @@ class Restarts:
         """Note that a role was made, environments and all, and works."""
         self._failures_at_start[role] = 0
 
-    def forgives(self, role: str, failure: Failure) -> bool:
-        """Whether a role may come back that failed: its environment did, and not again and again at the very start."""
+    def forgives(self, role: str, failure: Failure | None) -> bool:
+        """Whether a role may come back that failed: its environment did, and not again and again at the very start.
+
+        Parameters
+        ----------
+        role
+            Its name.
+        failure
+            What it raised; None: its process ended in its environment, without a word.
+        """
         is_stillborn = self._failures_at_start.get(role, 0) >= MAX_RESTARTS
-        return self._forgive_environments and isinstance(failure.error, EnvironmentFailure) and not is_stillborn
+        is_environments = failure is None or isinstance(failure.error, EnvironmentFailure)
+        return self._forgive_environments and is_environments and not is_stillborn
 
     def after_failure(self, role: str) -> float:
         """Count a failure that was forgiven; return the seconds to wait before the role comes back."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithms.optimizers import go_on
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig
 from penstock.engine.learner import Learner, LearnerState
@@ -50,7 +51,7 @@ class SegmentLearner(Learner):
         self._algorithm = algorithm
         self._optimizer = algorithm.build_optimizer(self._model)
         if learning is not None:
-            self._optimizer.load_state_dict(learning["optimizer"])
+            go_on(self._optimizer, learning["optimizer"])
         self._reader = BatchReader(
             arena, config.segments_per_batch, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip,

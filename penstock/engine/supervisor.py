@@ -15,7 +15,7 @@ from penstock.algorithms import algorithm_id
 from penstock.algorithms.base import Algorithm
 from penstock.engine.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.device_roles import parts_of
-from penstock.engine.evaluation import Evaluation
+from penstock.engine.evaluations import Evaluations
 from penstock.engine.hangs import HangWatch
 from penstock.engine.launcher import LauncherDied
 from penstock.engine.learner import LearningDiverged, Start
@@ -26,6 +26,7 @@ from penstock.engine.progress import Progress
 from penstock.engine.restarts import Restarts, RoleDied
 from penstock.engine.roster import role_specs
 from penstock.engine.serial import SerialBackend
+from penstock.engine.weights import Best
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -36,7 +37,6 @@ from penstock.runs.store import CheckpointStore
 SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
 SAVE_REPLAY_SECONDS = 600.0  # what it has for the contents of a replay buffer, at the end of a run
 FAREWELL_SECONDS = 3.0  # the same, when the run is failing
-REST = 4.0  # so many times as long as it played the evaluator rests, where no eval_interval is given but a target
 
 
 class TrainingFailed(RuntimeError):
@@ -55,7 +55,7 @@ class Supervisor:
     frame_skip
         Simulator frames per step.
     arena
-        The run's arena, holding the weights to start from.
+        The run's arena, holding the weights to start from, and the best of a run that goes on.
     start
         Where the run starts.
     run_directory
@@ -64,6 +64,8 @@ class Supervisor:
         What it learns from, if not from segments.
     notes
         What the user is to be told first.
+    best_weights
+        Reads the best weights that any evaluation has seen.
     """
 
     def __init__(
@@ -76,7 +78,10 @@ class Supervisor:
         run_directory: RunDirectory | None,
         replay: Replay | None = None,
         notes: Sequence[str] = (),
+        *,
+        best_weights: Callable[[], Best | None],
     ) -> None:
+        self._best_weights = best_weights
         self._algorithm = algorithm
         self._config = config = algorithm.config
         self._env = env
@@ -89,7 +94,8 @@ class Supervisor:
         )
         self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges, parts_of(specs))
         self.progress.steps = start.state.steps
-        self.progress.best_return = start.best_return
+        if (best := best_weights()) is not None:
+            self.progress.best_return = best.mean_return
         self.progress.seconds = start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena.gauges, config.num_envs_per_worker)
@@ -98,12 +104,11 @@ class Supervisor:
         self.is_closed = False
         self._is_started = False
         self._is_failing = False
-        self._has_reached_target = False
-        self._next_evaluation = start.state.steps + self._eval_interval
-        self._rests_until = 0.0  # monotonic seconds: the evaluator
+        store = None if run_directory is None else run_directory.checkpoints
+        self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, store)
         self._next_checkpoint = start.state.steps + self._checkpoint_interval
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
-        self._saves_asked = self._evaluations_asked = self._evaluations_heard = 0
+        self._saves_asked = 0
         self._saved: dict[int, Exception | None] = {}
         self._saves_replay = replay is not None and replay.saved_at is not None
         self._replay_saved = 0
@@ -134,9 +139,9 @@ class Supervisor:
         KeyboardInterrupt
             A second interruption came: the roles are gone.
         """
-        began = time.monotonic() - self.progress.seconds
+        self._began = time.monotonic() - self.progress.seconds
         self.progress.restart_rate()
-        self._has_reached_target = False
+        self.evaluations.begin(deadline)
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
@@ -144,16 +149,17 @@ class Supervisor:
                 self._arena.ring_all()
                 while not (reason := self._reason_to_stop(goal, deadline, interrupted)):
                     self._turn()
-                    self.progress.seconds = time.monotonic() - began
                     self._schedule()
                 self._arena.control[Control.GOAL] = 0
-                if reason in ("steps", "seconds") and self._config.eval_interval != 0 and self._is_budget_spent(reason):
+                if reason == "target":
+                    self._hold_best()
+                self._save_run()
+                # An evaluation may take long, or for ever: what was learned is safe by now.
+                if self._is_budget_spent(reason) and self.evaluations.are_wanted:
                     reason = self._evaluate_now(interrupted) or reason
-                    self.progress.seconds = time.monotonic() - began
-                if self._run_directory is not None:
-                    self._save(self._run_directory.checkpoints, SAVE_SECONDS)
-                    if self._saves_replay:
-                        self._turn_until(lambda: self._replay_saved >= self._saves_asked, SAVE_REPLAY_SECONDS)
+                    if reason == "target":
+                        self._hold_best()
+                        self._save_run()
                 self._chronicle.refresh(final=True)
                 return reason
             finally:
@@ -170,17 +176,8 @@ class Supervisor:
         """Give the learner other weights; segments collected before are fenced off, a replay buffer stays as it is."""
         with self._failing_as_a_whole():
             self._start()
-            self._weights_set = False
-            is_there = self.backend.send("learner", "set_weights", weights)
-            self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
-            if not self._weights_set:
-                raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
-            # What was played with the old weights says nothing of these.
-            self.progress.evaluation = None
-            self._evaluations_heard = self._evaluations_asked
-            self._rests_until = 0.0
-            self._arena.control[Control.RUN_EPOCH] += 1
-            self._arena.ring_all()
+            self._set_weights(weights, None)
+            self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""
@@ -193,19 +190,6 @@ class Supervisor:
     # -- decisions -------------------------------------------------------------------------------------------------
 
     @property
-    def _eval_interval(self) -> int:
-        interval = self._config.eval_interval
-        if interval is None:
-            return 1 if self._config.target_return is not None else max(1, self._config.total_steps // 20)
-        return interval
-
-    @property
-    def _rests(self) -> bool:
-        """Whether evaluations leave the cores to training for a while. In a serial run no clock decides anything."""
-        config = self._config
-        return config.eval_interval is None and config.target_return is not None and config.backend != "serial"
-
-    @property
     def _checkpoint_interval(self) -> int:
         interval = self._config.checkpoint_interval
         return max(1, self._config.total_steps // 10) if interval is None else interval
@@ -213,7 +197,7 @@ class Supervisor:
     def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: threading.Event) -> str:
         if interrupted.is_set():
             return "interrupted"
-        if self._has_reached_target:
+        if self.evaluations.has_reached_target:
             return "target"
         if self._chronicle.stop_is_asked:
             return "callback"
@@ -224,50 +208,73 @@ class Supervisor:
         return ""
 
     def _is_budget_spent(self, reason: str) -> bool:
-        return reason == "seconds" or self.progress.steps >= self._config.total_steps
+        return reason == "seconds" or (reason == "steps" and self.progress.steps >= self._config.total_steps)
 
     def _schedule(self) -> None:
         steps = self.progress.steps
-        is_due = self._eval_interval and steps >= self._next_evaluation and time.monotonic() >= self._rests_until
-        if is_due and not self._is_evaluating:
-            self._next_evaluation = steps + self._eval_interval
-            self._request_evaluation()
+        self.evaluations.schedule(self.meta)
         if self._run_directory and self._checkpoint_interval and steps >= self._next_checkpoint:
             self._next_checkpoint = steps + self._checkpoint_interval
             self._request_save(self._run_directory.checkpoints)
 
-    @property
-    def _is_evaluating(self) -> bool:
-        return self._evaluations_heard < self._evaluations_asked
-
-    def _request_evaluation(self) -> None:
-        store = None if self._run_directory is None else self._run_directory.checkpoints
-        self._evaluations_asked += 1
-        request = {
-            "number": self._evaluations_asked,
-            "store": store,
-            "best_return": self.progress.best_return,
-            "meta": self._meta(),
-        }
+    def _ask_evaluator(self, request: dict[str, Any]) -> None:
         self.backend.send("evaluator", "evaluate", request)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
         """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
-        while self._is_evaluating and not interrupted.is_set():
+        evaluations = self.evaluations
+
+        def is_over() -> bool:
+            return interrupted.is_set() or evaluations.has_reached_target or evaluations.is_overdue
+
+        while evaluations.is_under_way and not is_over():
             self._turn()
         last = self.progress.evaluation
         if last is None or last.steps < self.progress.steps:
-            while self.progress.evaluation is last and not interrupted.is_set():
-                if not self._is_evaluating:  # at first, and when the evaluator has died
-                    self._request_evaluation()
+            while self.progress.evaluation is last and not is_over():
+                if not evaluations.is_under_way:  # at first, and when the evaluator has died
+                    evaluations.request(self.meta())
                 self._turn()
+        if evaluations.is_overdue:
+            evaluations.forget()
+            self._chronicle.event(
+                "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
+            )
         if interrupted.is_set():
             return "interrupted"
-        return "target" if self._has_reached_target else ""
+        return "target" if evaluations.has_reached_target else ""
+
+    def _hold_best(self) -> None:
+        """Let the learner hold the weights that have reached the target; it has gone on since they were copied."""
+        best = self._best_weights()
+        assert best is not None
+        self._set_weights({name: tensor.numpy() for name, tensor in best.parameters[0].items()}, best.steps)
+        self.evaluations.forget()
+        self._chronicle.log(
+            f"the weights of step {best.steps:,} have reached the target: the learner holds them, at step "
+            f"{self.progress.steps:,} of the run"
+        )
+
+    def _set_weights(self, weights: dict[str, np.ndarray], steps: int | None) -> None:
+        """Give the learner weights, which have learned from so many steps; None: those of the run."""
+        self._weights_set = False
+        is_there = self.backend.send("learner", "set_weights", (weights, steps))
+        self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
+        if not self._weights_set:
+            raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
+        self._arena.control[Control.RUN_EPOCH] += 1
+        self._arena.ring_all()
+
+    def _save_run(self) -> None:
+        """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
+        if self._run_directory is not None:
+            self._save(self._run_directory.checkpoints, SAVE_SECONDS)
+            if self._saves_replay:
+                self._turn_until(lambda: self._replay_saved >= self._saves_asked, SAVE_REPLAY_SECONDS)
 
     def _request_save(self, destination: CheckpointStore | str) -> bool:
         self._saves_asked += 1
-        return self.backend.send("learner", "checkpoint", (self._saves_asked, destination, self._meta()))
+        return self.backend.send("learner", "checkpoint", (self._saves_asked, destination, self.meta()))
 
     def _save(self, destination: CheckpointStore | str, seconds: float) -> Exception | None:
         """Save and wait for it; return what went wrong, which the user is told of."""
@@ -288,7 +295,8 @@ class Supervisor:
         if error is not None:
             self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
 
-    def _meta(self) -> dict[str, Any]:
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint says of this run, beside what the weights' owner knows."""
         return {
             "algorithm": algorithm_id(type(self._algorithm)),
             "env": self._env.name,
@@ -311,6 +319,7 @@ class Supervisor:
         """Hear the roles for a moment, and show where the run stands."""
         self.backend.pump(0.1)
         self._require_no_failure()
+        self.progress.seconds = time.monotonic() - self._began
         self._chronicle.refresh()
 
     def _turn_until(self, is_done: Callable[[], bool], seconds: float) -> None:
@@ -329,7 +338,7 @@ class Supervisor:
         elif kind == "metrics":
             self.progress.take_metrics(payload)
         elif kind == "evaluation":
-            self._take_evaluation(*payload)
+            self.evaluations.take(payload)
         elif kind == "saved":
             self._take_saved(*payload)
         elif kind == "replay_saved":
@@ -341,23 +350,10 @@ class Supervisor:
         elif kind == "died":
             self.progress.restarts += 1
             if role == "evaluator":
-                self._evaluations_heard = self._evaluations_asked
+                self.evaluations.forget()
             self._chronicle.event(f"{payload}\n{role} is replaced")
         elif kind == "failed" and self._failure is None:
             self._failure = role, payload
-
-    def _take_evaluation(self, number: int, evaluation: Evaluation, seconds: float, error: Exception | None) -> None:
-        if number <= self._evaluations_heard:  # of weights that were replaced meanwhile
-            return
-        self._evaluations_heard = number
-        if self._rests:
-            self._rests_until = time.monotonic() + REST * seconds
-        target = self._config.target_return
-        self._has_reached_target |= target is not None and evaluation.mean_return >= target
-        self.progress.take_evaluation(evaluation)
-        self._chronicle.evaluated(evaluation)
-        if error is not None:
-            self._chronicle.event(f"warning: the best weights could not be written, training goes on: {error}")
 
     # -- failing ---------------------------------------------------------------------------------------------------
 

@@ -135,6 +135,12 @@ def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
     rollout, learner, policy = (times.get(kind) for kind in ("rollout", "learner", "policy"))
     if rollout is None or learner is None or not sum(rollout.wall.values()):
         return "", ""
+    evaluator, seconds = times.get("evaluator"), sum(learner.wall.values())
+    if evaluator is not None and learner.wall["wait for goal"] > 0.5 * seconds:
+        # While an environment hangs its evaluator books nothing: what counts is that it does not wait.
+        is_playing = evaluator.wall["wait for a request"] < 0.5 * seconds
+        if is_playing:
+            return evaluator.name, "training has ended, its last evaluation goes on"
     for_learner = rollout.share("wait for slots", "wait for learner")
     for_actions = rollout.share("wait for actions")
     if for_learner > 0.2 and for_learner >= for_actions:

@@ -19,14 +19,14 @@ from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.config import Config, ConfigError, checked, make_config, with_schedules
+from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
 from penstock.engine import hogwild, launcher
 from penstock.engine.chronicle import OnUpdate
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
 from penstock.engine.preparation import (
-    best_return_of,
+    go_on_from_best,
     make_replay,
     note_of_precision,
     require_device,
@@ -34,10 +34,16 @@ from penstock.engine.preparation import (
     run_shape,
 )
 from penstock.engine.supervisor import Supervisor, TrainingFailed
-from penstock.engine.weights import SharedWeights
+from penstock.engine.weights import Best, BestWeights, SharedWeights
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
-from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching
+from penstock.nn import PolicyNetwork
+from penstock.runs.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    require_matching,
+    save_checkpoint,
+)
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
@@ -64,6 +70,8 @@ class TrainResult:
         The target; None if there is none.
     eval_return
         Mean return of the last evaluation; None if there was none.
+    eval_unfinished
+        How many of its episodes were given up before they ended (see ``eval_max_steps``): then it is a part of one.
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
     stopped
@@ -80,6 +88,7 @@ class TrainResult:
     mean_return: float | None
     stopped: str
     run_dir: str | None
+    eval_unfinished: int = 0
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -139,11 +148,10 @@ class Trainer:
     @classmethod
     def resume(
         cls,
-        run_dir: str,
+        run_dir: str | os.PathLike[str],
         *,
-        total_steps: int | None = None,
-        env: str | Callable[..., Any] | None = None,
         report: Callable[[str], None] | None = None,
+        **changes: Any,
     ) -> Trainer:
         """Go on with a run from its last intact checkpoint, in the same directory.
 
@@ -151,29 +159,42 @@ class Trainer:
         ----------
         run_dir
             The run directory.
-        total_steps
-            A new budget; None: as before.
-        env
-            The environment, where it was a callable or class that cannot be found again by its name.
         report
             Is told of damaged checkpoints that were passed over.
+        **changes
+            Settings that are others from now on, such as ``total_steps`` or ``learning_rate``; they are written to the
+            run's ``config.json`` and log. ``max_seconds`` are so many more. ``env`` is needed where it was a callable
+            or class that cannot be found again by its name.
 
         Raises
         ------
+        ConfigError
+            A setting is not legal, or cannot change within a run; the message says why not.
         RunDirectoryError, CheckpointError
             There is no such run, or it has no intact checkpoint.
         """
         run = RunDirectory.open(run_dir)
         checkpoint = run.checkpoints.latest(report)
         algorithm = load_algorithm(run.algorithm)
-        changes = {"total_steps": total_steps, "env": env}
-        settings = {**run.config, **{name: value for name, value in changes.items() if value is not None}}
-        config = make_config(algorithm.Config, {**settings, "run_dir": run_dir})
+        before = {**run.config, "run_dir": os.fspath(run_dir)}
+        more = changes.get("max_seconds")
+        if isinstance(more, int | float) and more > 0:
+            changes = {**changes, "max_seconds": round(checkpoint.meta.get("seconds", 0.0) + more, 3)}
+        config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
         trainer._open(algorithm, config, run, checkpoint)
-        if total_steps is not None:
-            run.amend({"total_steps": total_steps})
+        trainer._note_changes(before, changes)
         return trainer
+
+    def _note_changes(self, before: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        """Write down with what settings a run goes on that it did not have before."""
+        assert self._run_directory is not None
+        now = self.config.to_json()
+        changed = {name: now[name] for name in changes if now[name] != before.get(name)}
+        each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
+        self._run_directory.log(f"resumed at step {self.status.steps:,}{f' with {each}' if each else ''}")
+        if changed:
+            self._run_directory.amend(changed)
 
     def _open(
         self,
@@ -206,9 +227,7 @@ class Trainer:
         observation, action, frame_skip = probe(env)
         self._env = replace(env, mask_is_in_info=observation.mask_is_in_info)
         self._algorithm = algorithm(config, observation, action)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self._model = self._algorithm.build_model()
+        self._model = self._build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
         replay, refill = None, None
         if isinstance(self._algorithm, ReplayAlgorithm):
@@ -216,6 +235,9 @@ class Trainer:
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
+        self._best_weights = BestWeights(self._arena.best_weights)
+        if run is not None:
+            go_on_from_best(run, self._best_weights, self._build_model())
         if isinstance(self._algorithm, SegmentAlgorithm) and self._algorithm.learns_in_workers:
             hogwild.begin(self._algorithm, self._arena, self._model, start.state, start.learning)
         if run is None and config.run_dir is not None:
@@ -226,7 +248,10 @@ class Trainer:
         if replay is not None and run is not None and self._algorithm.config.save_replay:
             replay = replace(replay, saved_at=run.replay_path)
         notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
-        self._supervisor = Supervisor(self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes)
+        self._supervisor = Supervisor(
+            self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes,
+            best_weights=self._load_best,
+        )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began
 
     def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
@@ -234,11 +259,16 @@ class Trainer:
         self._model.load_state_dict(checkpoint.weights)
         state, meta = checkpoint.state or {}, checkpoint.meta
         return Start(
-            LearnerState(meta["steps"], meta["version"], meta["updates"]),
-            state,
-            best_return=None if run is None else best_return_of(run),
-            seconds=meta.get("seconds", 0.0),
+            LearnerState(meta["steps"], meta["version"], meta["updates"]), state, seconds=meta.get("seconds", 0.0)
         )
+
+    def _build_model(self) -> PolicyNetwork:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            return self._algorithm.build_model()
+
+    def _load_best(self) -> Best | None:
+        return self._best_weights.load(self._build_model)
 
     @property
     def run_dir(self) -> str | None:
@@ -311,6 +341,7 @@ class Trainer:
             mean_return=progress.mean_return,
             stopped=stopped,
             run_dir=self.run_dir,
+            eval_unfinished=evaluation.unfinished if evaluation else 0,
         )
         if stopped == "interrupted":
             raise TrainingInterrupted(result)
@@ -319,13 +350,17 @@ class Trainer:
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
     ) -> Evaluation:
-        """Play episodes with the current weights, in this process; None: ``eval_episodes``."""
+        """Play episodes with the current weights, in this process; None: ``eval_episodes``.
+
+        One that lasts longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+        """
         self._require_open()
         self._weights.refresh()
         evaluation = evaluate_model(
             self._model, self._env,
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
+            max_steps=self.config.eval_max_steps,
         )  # fmt: skip
         return replace(evaluation, steps=self._weights.steps)
 
@@ -362,8 +397,34 @@ class Trainer:
         require_matching(weights, self._model.state_dict(), what)
         self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def best(self) -> Best:
+        """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.
+
+        After ``reached_target`` these are the weights that reached it, and those that the trainer holds.
+
+        Raises
+        ------
+        RuntimeError
+            There was no evaluation yet.
+        """
+        self._require_open()
+        best = self._load_best()
+        if best is None:
+            raise RuntimeError(
+                "no evaluation has scored any weights yet, so none are the best: evaluations come with train(), every "
+                f"eval_interval steps (now {self.config.eval_interval}) and at the end; eval_interval=0 is never"
+            )
+        return best
+
+    def save(self, path: str | os.PathLike[str], *, best: bool = False) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
+
+        Parameters
+        ----------
+        path
+            Where.
+        best
+            Write the weights of `best` instead of those that are held now.
 
         Raises
         ------
@@ -371,7 +432,14 @@ class Trainer:
             `path` is something else; nothing is touched.
         OSError
             It could not be written.
+        RuntimeError
+            `best` is asked for, and there was no evaluation yet.
         """
+        if best:
+            found = self.best()
+            meta = {"steps": found.steps, "version": found.version, "mean_return": found.mean_return}
+            save_checkpoint(path, meta={**self._supervisor.meta(), **meta}, weights=found.parameters[0])
+            return
         self._require_open()
         self._supervisor.save(os.fspath(path))
 

@@ -1,16 +1,22 @@
-"""The weights block of a run: a model's bytes and, behind them, the number of steps it has learned from."""
+"""The weights blocks of a run: a model's bytes and, behind them, the number of steps it has learned from.
+
+One block holds the newest weights, another the best that any evaluation has seen, with their mean return.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RETURN_NBYTES
 from penstock.ipc import WeightsBlock
-from penstock.nn import WeightsLayout, flatten_
+from penstock.nn import WeightsLayout, flatten_, place_, places_in
 
 STEPS_NBYTES = 8
 
@@ -46,6 +52,11 @@ class SharedWeights:
         """Steps that the weights held have learned from."""
         return int(self._steps[0])
 
+    @property
+    def payload(self) -> np.ndarray:
+        """The weights held and their steps, as they lie in the block: uint8 ``[weights_nbytes]``."""
+        return self._payload
+
     def publish(self, version: int, steps: int) -> None:
         """Show the model's weights to everyone."""
         self._weights.copy_(self._model_bytes)
@@ -61,6 +72,78 @@ class SharedWeights:
         if self._block.version != self.version:
             self.version = self._block.read_into(self._payload)
             self._model_bytes.copy_(self._weights)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best weights that any evaluation of a run has seen.
+
+    Attributes
+    ----------
+    parameters
+        ``{policy_id: state dict on the CPU}``, copies, as `Trainer.set_parameters` takes them.
+    mean_return
+        What they scored.
+    steps
+        Steps that they had learned from.
+    version
+        Updates behind them.
+    """
+
+    parameters: dict[int, dict[str, Tensor]]
+    mean_return: float
+    steps: int
+    version: int
+
+
+class BestWeights:
+    """The best weights that any evaluation has seen, in a block of their own: the evaluator writes, the trainer reads.
+
+    Before there is an evaluator, the trainer writes those of the run that it resumes.
+
+    Parameters
+    ----------
+    block
+        The arena's block of the best weights.
+    """
+
+    def __init__(self, block: WeightsBlock) -> None:
+        self._block = block
+        self._payload = np.zeros(block.size, np.uint8)
+        self._mean_return = self._payload[-RETURN_NBYTES:].view(np.float64)
+
+    def keep(self, weights: SharedWeights, mean_return: float) -> None:
+        """Keep the weights that were refreshed last, in place of the best before."""
+        self._payload[:-RETURN_NBYTES] = weights.payload
+        self._mean_return[0] = mean_return
+        self._block.publish(self._payload, weights.version)
+
+    def put(self, model: torch.nn.Module, version: int, steps: int, mean_return: float) -> None:
+        """Keep a model's weights, which a checkpoint has preserved."""
+        memory = torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES])
+        state = [*model.parameters(), *model.buffers()]
+        for place, tensor in zip(places_in(model, memory), state, strict=True):
+            place.copy_(tensor.detach())
+        self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)[0] = steps
+        self._mean_return[0] = mean_return
+        self._block.publish(self._payload, version)
+
+    def load(self, build_model: Callable[[], torch.nn.Module]) -> Best | None:
+        """Read the best weights; None before there are any.
+
+        Parameters
+        ----------
+        build_model
+            Makes a network for them.
+        """
+        version = self._block.read_into(self._payload)
+        if version < 0:
+            return None
+        model = build_model()
+        place_(model, torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES].copy()))
+        weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
+        return Best({0: weights}, float(self._mean_return[0]), int(steps[0]), version)
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class EpisodeRecord(NamedTuple):
-    """A finished episode.
+    """An episode that has finished, or a running one so far.
 
     Attributes
     ----------
@@ -33,6 +33,15 @@ class EpisodeBook:
         self._returns = np.zeros(num_lanes, np.float64)
         self._lengths = np.zeros(num_lanes, np.int64)
         self._finished: list[EpisodeRecord] = []
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each lane's running episode so far, int64 ``[N]``; not to be written."""
+        return self._lengths
+
+    def running(self, lane: int) -> EpisodeRecord:
+        """What the running episode of a lane has brought so far."""
+        return EpisodeRecord(lane, float(self._returns[lane]), int(self._lengths[lane]))
 
     def restart(self) -> None:
         """Forget the running episodes."""

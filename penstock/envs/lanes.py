@@ -145,6 +145,15 @@ class Lanes(ABC):
         """Return the episodes that ended since the last call, in the order in which they ended."""
         return self._episodes.take()
 
+    @property
+    def running_lengths(self) -> np.ndarray:
+        """Steps of each lane's running episode so far, int64 ``[N]``; belongs to the lanes."""
+        return self._episodes.lengths
+
+    def running_episode(self, lane: int) -> EpisodeRecord:
+        """Return what the running episode of a lane, counted from 0, has brought so far."""
+        return self._episodes.running(lane)
+
     def take_metrics(self) -> dict[str, float]:
         """Return the means of the numbers found in ``info["metrics"]`` since the last call; empty if none."""
         return self._metrics.take()
@@ -209,8 +218,8 @@ class Lanes(ABC):
             raise self._observation_failure(int(lost.argmax()), f"{problem}: let one be legal, or end the episode")
         column[rows[stuck], entries] = True
 
-    def _failure(self, phase: str, lane: int | None, problem: str | Exception) -> EnvironmentFailure:
-        if isinstance(problem, Exception):
+    def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
+        if isinstance(problem, BaseException):
             problem = "".join(traceback.format_exception(problem)).rstrip()
         run_lane = None if lane is None else self.first_lane + lane
         return EnvironmentFailure(self.name, phase, run_lane, self._steps, problem)

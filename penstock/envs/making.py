@@ -165,6 +165,6 @@ def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
         return make()
     except UnsupportedSpaceError as error:
         raise UnsupportedSpaceError(f"env={spec.name!r}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = "".join(traceback.format_exception(error)).rstrip()
         raise EnvironmentFailure(spec.name, "make", lane, 0, problem) from error

@@ -91,7 +91,7 @@ class SingleLanes(Lanes):
                 record(call(action))
         except EnvironmentFailure:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("step", len(answers), error) from error
         try:
             observations, rewards, terminated, truncated, infos = zip(*answers, strict=True)
@@ -150,7 +150,7 @@ class SingleLanes(Lanes):
         try:
             env = self._envs[lane]
             answer = env.reset() if seed is None else env.reset(seed=seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("reset", lane, error) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._failure("reset", lane, f"reset() must return (observation, info), found {_outline(answer)}")

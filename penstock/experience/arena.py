@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from penstock.experience.layout import RunShape
+from penstock.experience.layout import RETURN_NBYTES, RunShape
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, require_memory
 
 
@@ -64,6 +64,8 @@ class ExperienceArena:
         Numbers of slots that may be full, in the order in which they became so: hints.
     weights : WeightsBlock
         Written by the learner (by the supervisor while the learner rests).
+    best_weights : WeightsBlock
+        The best weights that any evaluation has seen; written by the evaluator (by the trainer before there is one).
     shared_weights, square_averages : ndarray
         Parameters that rollout workers train together, and their optimiser's state: written by all of them, no locks.
     contributions : ndarray
@@ -103,10 +105,12 @@ class ExperienceArena:
             self.full = Ring.create(arena, offset("full"), 4 * shape.num_slots)  # hints may be doubled after a death
             self.slots = SlotTable.create(arena, offset("slots"), shape.num_slots)
             self.weights = WeightsBlock.create(arena, offset("weights"), shape.weights_nbytes)
+            self.best_weights = WeightsBlock.create(arena, offset("best_weights"), shape.weights_nbytes + RETURN_NBYTES)
         else:
             self.full = Ring.attach(arena, offset("full"))
             self.slots = SlotTable.attach(arena, offset("slots"))
             self.weights = WeightsBlock.attach(arena, offset("weights"))
+            self.best_weights = WeightsBlock.attach(arena, offset("best_weights"))
         bell = Doorbell.create if fresh else Doorbell.attach
         self.learner_bell = bell(arena, offset("learner_bell"))
         self.policy_bell = bell(arena, offset("policy_bell"))

@@ -12,6 +12,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
+RETURN_NBYTES = 8  # behind the best weights: what they scored
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ class RunShape:
         yield opaque("full", Ring.nbytes(4 * self.num_slots))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
         yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
+        yield opaque("best_weights", WeightsBlock.nbytes(self.weights_nbytes + RETURN_NBYTES))
         yield array("shared_weights", (self.shared_nbytes,), "uint8")
         yield array("square_averages", (self.shared_nbytes,), "uint8")
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")

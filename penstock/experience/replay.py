@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -73,13 +74,22 @@ class Replay:
         """Whether rollout workers that wait are to be woken: when half the band is empty, not for every single step."""
         return self.limiter.native.surplus <= 0.0
 
-    def state(self, batches: int) -> dict[str, int]:
+    def state(self, batches: int) -> dict[str, float]:
         """How far the replay is, for a checkpoint."""
-        return {"inserts": self.limiter.inserts, "batches": batches, "counted_from": self.counted_from}
+        counted = {"inserts": self.limiter.inserts, "batches": batches, "counted_from": self.counted_from}
+        return counted | {"updates_per_step": self.updates_per_step, "min_size": self.limiter.min_size}
 
-    def going_on(self, state: Mapping[str, int], steps: int) -> Replay:
-        """This replay, its buffer loaded, as far as it was when `state` was taken at so many steps of the run."""
+    def going_on(self, state: Mapping[str, Any], steps: int) -> Replay:
+        """This replay, its buffer loaded, as far as it was when `state` was taken at so many steps of the run.
+
+        Where another ratio, or another number of steps before the first update, is to be kept from now on, the limiter
+        counts from now on.
+        """
         limiter, samples, inserts = self.limiter, state["batches"] * self.batch_size, state["inserts"]
+        kept = {"updates_per_step": self.updates_per_step, "min_size": limiter.min_size}
+        if any(state.get(name, value) != value for name, value in kept.items()):
+            limiter.restore({"inserts": min(inserts, limiter.min_size), "samples": 0})
+            return self.refilled(steps)
         # A batch that was drawn and not learned from any more is drawn again: there may be more steps than that allows.
         while (inserts - limiter.min_size) * limiter.samples_per_insert - samples > limiter.tolerance:
             inserts -= 1

@@ -63,7 +63,8 @@ def plain_line(status: Status) -> str:
         parts.append(f"return {number(status.mean_return)}")
     if status.eval_return is not None:
         target = "" if status.target_return is None else f" of {number(status.target_return)}"
-        parts.append(f"eval {number(status.eval_return)}{target}")
+        shown = evaluated(status.eval_return, status.eval_unfinished, status.target_return)
+        parts.append(f"eval {shown}{target}")
     if status.replay_rows is None:
         parts.append(f"lag {status.policy_lag_mean:.1f}")
     elif status.updates_per_step is not None:
@@ -92,6 +93,29 @@ def number(value: float) -> str:
     return f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
 
 
+def beside(value: float, limit: float) -> str:
+    """A number, in as many digits more as it takes to show on which side of another it lies."""
+    shown, digits = number(value), 2
+    while value != limit and _is_number(shown) and float(shown.replace(",", "")) == limit and digits < 17:
+        shown, digits = f"{value:,.{digits}f}", digits + 1
+    return shown
+
+
+def spread(mean: float, std: float) -> str:
+    """A mean and its standard deviation, "500.0 +/- 1.2", in the same digits if these tell anything of both."""
+    shown = number(mean)
+    digits = len(shown.partition(".")[2]) if "e" not in shown else 0
+    deviation = f"{std:,.{digits}f}"
+    is_lost = std > 1e-9 * abs(mean) and not float(deviation.replace(",", ""))  # less is rounding
+    return f"{shown} +/- {number(std) if is_lost or 'e' in shown else deviation}"
+
+
+def evaluated(mean: float, unfinished: int, target: float | None = None) -> str:
+    """The mean return of an evaluation, told apart from the target; of episodes that were given up it holds a part."""
+    shown = number(mean) if target is None else beside(mean, target)
+    return f"{shown} (partial)" if unfinished else shown
+
+
 def clock(seconds: float) -> str:
     """A time span: "5.8 s", "3:05", "1:02:03"."""
     if seconds < 60:
@@ -99,6 +123,10 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _is_number(text: str) -> bool:
+    return text not in ("nan", "inf", "-inf")
 
 
 def _progress(status: Status) -> float:
@@ -174,8 +202,10 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
     if status.eval_return is not None or status.target_return is not None:
         evaluation, target = status.eval_return, status.target_return
         reached = evaluation is not None and target is not None and evaluation >= target
+        reached = reached and not status.eval_unfinished
         value = Text()
-        value.append("-" if evaluation is None else number(evaluation), "bold green" if reached else "bold")
+        result = "-" if evaluation is None else evaluated(evaluation, status.eval_unfinished, target)
+        value.append(result, "bold green" if reached else "bold")
         value.append("" if status.best_return is None else f", best {number(status.best_return)}")
         value.append("" if target is None else f", target {number(target)}")
         rows.add_row("evaluation", value)

@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -134,6 +135,21 @@ class RunDirectory:
     def checkpoints(self) -> CheckpointStore:
         """The run's checkpoints."""
         return CheckpointStore(self.path / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
+
+    def resume_command(self, stopped: str = "") -> str:
+        """The command that goes on with the run: where a budget is spent, with as much of it again.
+
+        Parameters
+        ----------
+        stopped
+            What ended it: "steps", "seconds", or anything else.
+        """
+        steps, seconds, more = self.config.get("total_steps"), self.config.get("max_seconds"), ""
+        if stopped == "steps" and steps:
+            more = f" --total-steps {2 * steps}"
+        elif stopped == "seconds" and seconds:
+            more = f" --max-seconds {max(1, round(seconds))}"
+        return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
     def amend(self, changes: Mapping[str, Any]) -> None:
         """Write changed settings (JSON values) to ``config.json``: the run goes on with them."""

@@ -48,8 +48,10 @@ class Status:
     """Mean length of recent training episodes, in steps."""
     eval_return: float | None = None
     """Mean return of the last evaluation."""
+    eval_unfinished: int = 0
+    """How many of its episodes were given up before they ended."""
     best_return: float | None = None
-    """Best mean return of any evaluation."""
+    """Mean return of the best weights that any evaluation has seen."""
     target_return: float | None = None
 
     updates: int = 0

@@ -101,6 +101,13 @@ class CheckpointStore:
             return []
         return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
 
+    def latest_steps(self) -> int | None:
+        """Steps of the checkpoint that `latest` would load; None if it would find none."""
+        try:
+            return int(self.latest_path().name)
+        except CheckpointError:
+            return None
+
     def latest_path(self, report: Callable[[str], None] | None = None) -> Path:
         """Where the checkpoint lies that `latest` would load."""
         damaged = []

@@ -1,5 +1,6 @@
 """Scoring a policy: fair to long episodes, free of exploration, and the same for the same seed."""
 
+import math
 from typing import ClassVar
 
 import gymnasium
@@ -167,6 +168,45 @@ def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
     lanes.close()
 
 
+class EndsIfEven(LaneBound):
+    """Episodes of three steps in half of the lanes; those of the others never end."""
+
+    @staticmethod
+    def length_of(seed):
+        return 3 if seed % 2 else -1
+
+
+def test_an_episode_that_does_not_end_is_given_up_and_counts_as_far_as_it_came():
+    run = a_policy(env=EndsIfEven)
+    evaluation = score(run, 50, seed=5, max_steps=20)  # 25 lanes, two episodes each
+    ends = [EndsIfEven.length_of(lane_seed(5, SCORING_LANES + lane, 0)) == 3 for lane in range(25)]
+    whole, given_up = 2 * sum(ends), 25 - sum(ends)
+    assert whole and given_up
+    assert evaluation.unfinished == given_up and evaluation.episodes == whole + given_up
+    assert evaluation.lengths == (3,) * whole + (20,) * given_up
+    assert evaluation.returns == evaluation.lengths, "of those given up, what they had returned by then"
+
+
+def test_at_the_deadline_all_that_is_under_way_is_given_up_after_a_step_at_least():
+    run = a_policy(env=EndsIfEven)
+    lanes = make_lanes(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
+    evaluation = Player(run.model, lanes, deterministic=True, seed=0).play(4, deadline=0.0)
+    assert (evaluation.lengths, evaluation.unfinished) == ((1, 1, 1, 1), 4)
+    lanes.close()
+
+
+@pytest.mark.parametrize("ends_by", ["steps", "time"])
+def test_episodes_that_were_given_up_reach_no_target_and_those_that_time_broke_off_are_no_measure(ends_by, tmp_path):
+    run = a_policy(env=EndsIfEven, eval_episodes=20, eval_max_steps=50, target_return=0.5)
+    evaluator, store = an_evaluator(run), CheckpointStore(tmp_path)
+    evaluation, _ = evaluate(evaluator, run, store, deadline=0.0 if ends_by == "time" else math.inf)
+    evaluated = run.reports[-1][1]
+    assert evaluation.unfinished and evaluation.mean_return > 0.5
+    assert not evaluated.has_reached_target
+    assert evaluated.is_best == store.has_best() == (ends_by == "steps")
+    evaluator.close()
+
+
 def test_returns_are_true_whatever_the_learner_sees_of_rewards():
     run = a_policy(env=LaneBound, reward_scale=0.01, reward_clip=0.001)
     assert set(score(run, 10).returns) == {1.0, 30.0}
@@ -187,13 +227,14 @@ def an_evaluator(run):
     return Evaluator(run.algorithm, run.env, run.arena, run.report)
 
 
-def evaluate(evaluator, run, store=None, best_return=None):
+def evaluate(evaluator, run, store=None, best_return=None, deadline=math.inf):
     assert not evaluator.poll(), "it plays only when asked to"
-    evaluator.handle("evaluate", {"number": 3, "store": store, "best_return": best_return, "meta": {"env": "x"}})
+    request = {"number": 3, "store": store, "best_return": best_return, "deadline": deadline, "meta": {"env": "x"}}
+    evaluator.handle("evaluate", request)
     assert evaluator.poll() and not evaluator.poll()
-    kind, (number, evaluation, seconds, error) = run.reports[-1]
-    assert (kind, number) == ("evaluation", 3) and 0.0 < seconds < 60.0
-    return evaluation, error
+    kind, evaluated = run.reports[-1]
+    assert (kind, evaluated.number) == ("evaluation", 3) and 0.0 < evaluated.seconds < 60.0
+    return evaluated.evaluation, evaluated.error
 
 
 def test_the_evaluator_plays_the_newest_weights_and_says_how_many_steps_are_behind_them():

@@ -4,6 +4,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -14,13 +15,15 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
-from penstock.engine import hangs, launcher, local, policy_worker, restarts
+from penstock.engine import evaluations, hangs, launcher, local, policy_worker, restarts
+from penstock.engine.evaluation import EVALUATION_LANES
 from penstock.engine.local import LocalBackend
 from penstock.engine.restarts import Restarts
 from penstock.engine.roles import RolloutRole
 from penstock.engine.rollout_worker import RolloutSpec
 from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.making import lane_seed
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
@@ -262,6 +265,82 @@ def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp
     assert family.left_after(2.0) == []
     assert log.read_text().count("environment Hangs hangs: rollout-0 has waited") == 1
     assert "for one of lanes 0 to 1" in log.read_text()
+
+
+class NeverEnds(Counting):
+    """In evaluations it hangs in its first step, if told so; elsewhere nothing ever ends."""
+
+    def __init__(self, hangs=False):
+        super().__init__()
+        self.hangs = hangs
+
+    def step(self, action):
+        answer = super().step(action)
+        if self.hangs and self.steps == 1 and self.seed in [lane_seed(0, EVALUATION_LANES + i, 0) for i in range(2)]:
+            threading.Event().wait()
+        return answer
+
+
+@pytest.mark.parametrize("hangs_for_ever", [False, True], ids=["never ends", "hangs"])
+def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
+    hangs_for_ever, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(evaluations, "LEAST_GRACE", 3.0)
+    monkeypatch.setattr(hangs, "HANG_SECONDS", 0.3)
+    run_dir, saved_before = tmp_path / "run", []
+
+    def on_update(status):
+        saved_before.append(bool(RunDirectory.open(run_dir).checkpoints.steps()))
+
+    env = {"env": NeverEnds, "env_kwargs": {"hangs": hangs_for_ever}, "eval_interval": 10**9, "checkpoint_interval": 0}
+    settings = {**TINY, **env, "eval_max_steps": 10**9, "max_seconds": 3.0, "total_steps": 64, "num_workers": 1}
+    with Trainer(APPO, **settings, run_dir=str(run_dir)) as trainer:
+        result = trainer.train(quiet=True, on_update=on_update)
+        assert result.stopped in ("steps", "seconds") and not result.reached_target
+        assert saved_before[-2], "the checkpoint was there while the evaluation went on"
+        assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == result.steps
+    log = (run_dir / "log.txt").read_text()
+    if hangs_for_ever:
+        assert result.eval_return is None
+        assert "environment NeverEnds hangs: evaluator has waited" in log and "for one of its 2 lanes" in log
+        assert "the final weights have no evaluation: the evaluator has not answered" in log
+    else:
+        assert (result.eval_return, result.eval_unfinished) == (0.0, 2)
+        assert "2 of 2 episodes of an evaluation were given up before they ended" in log and "(max_seconds)" in log
+
+
+class EndsItsProcess(Counting):
+    """Ends its process, now and then, in the way that it is told."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def step(self, action):
+        answer = super().step(action)
+        if self.steps == 40:
+            {"exits": lambda: os._exit(7), "crashes": os.abort, "leaves": lambda: sys.exit(7)}[self.how]()
+        return answer
+
+
+@pytest.mark.parametrize("how", ["exits", "crashes", "leaves"])
+def test_environments_that_end_their_process_are_made_anew_if_the_user_says_so(how, quick_restarts, tmp_path):
+    settings = {**ONE_LANE, "env": EndsItsProcess, "env_kwargs": {"how": how}, "on_env_error": "restart"}
+    with Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")}) as trainer:
+        trainer.train(32 * 8, quiet=True)  # each life brings two segments of 16
+        assert trainer.status.restarts >= 7, "more often than a role may be killed from outside"
+
+
+@pytest.mark.parametrize("how", ["exits", "leaves"])
+def test_an_environment_that_ends_its_process_ends_the_run_and_is_named_as_the_cause(how, tmp_path):
+    settings = {**ONE_LANE, "env": EndsItsProcess, "env_kwargs": {"how": how}}
+    story = {
+        "exits": r"rollout-0 .* ended with exit status 7, in its environment.*on_env_error='restart'",
+        "leaves": r"(?s)environment EndsItsProcess failed in step \(lane 0, step 40\): .*SystemExit: 7",
+    }[how]
+    trainer = Trainer(PPO, **settings)
+    with pytest.raises(TrainingFailed, match=story):
+        trainer.train(quiet=True)
 
 
 class Diverging(APPO):

@@ -171,7 +171,7 @@ def test_a_learner_whose_goal_is_drawn_nearer_says_what_it_has_learned_before_it
 def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
     run, learner = a_run()
     weights = {name: np.full(tensor.shape, 0.5, np.float32) for name, tensor in run.model.state_dict().items()}
-    learner.handle("set_weights", weights)
+    learner.handle("set_weights", (weights, None))
     assert run.reports[-1] == ("weights_set", FIRST_VERSION + 1)
     run.weights.refresh()
     assert run.weights.version == FIRST_VERSION + 1

@@ -15,8 +15,9 @@ import torch
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.algorithms.ppo import PPO
 from penstock.engine.evaluation import Evaluation
+from penstock.engine.evaluations import REST
+from penstock.engine.evaluator import Evaluated
 from penstock.engine.process import NICENESS
-from penstock.engine.supervisor import REST
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.processes import PATIENCE, TINY, Watched
@@ -82,7 +83,7 @@ def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch)
     from penstock.engine.supervisor import Supervisor, TrainingFailed
 
     def set_weights_without_fence(self, weights):
-        self.backend.send("learner", "set_weights", weights)
+        self.backend.send("learner", "set_weights", (weights, None))
         self._turn_until(lambda: self._weights_set, 10.0)
 
     monkeypatch.setattr(Supervisor, "set_weights", set_weights_without_fence)
@@ -178,32 +179,32 @@ def train_until(trainer, condition):
 
 
 def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
-    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)  # times milliseconds: longer than this test
+    monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)  # times milliseconds: longer than this test
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": 10**9}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        supervisor = trainer._supervisor
-        train_until(trainer, lambda: supervisor._evaluations_heard == 1)
+        evaluations = trainer._supervisor.evaluations
+        train_until(trainer, lambda: evaluations.heard == 1)
         for _ in range(50):
             trainer.train(100, quiet=True)
-        assert supervisor._evaluations_asked == 1
+        assert evaluations.asked == 1
         trainer.set_parameters(trainer.get_parameters())
-        train_until(trainer, lambda: supervisor._evaluations_asked > 1)  # weights that were set are looked at anew
+        train_until(trainer, lambda: evaluations.asked > 1)  # weights that were set are looked at anew
 
 
 def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
-    monkeypatch.setattr("penstock.engine.supervisor.REST", 1e6)
+    monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": 10**9}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        train_until(trainer, lambda: trainer._supervisor._evaluations_asked > 2)
-        assert trainer._supervisor._rests_until == 0.0
+        train_until(trainer, lambda: trainer._supervisor.evaluations.asked > 2)
+        assert trainer._supervisor.evaluations._rests_until == 0.0
 
 
 def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score():
     settings = {**TINY, "target_return": 501.0, "eval_interval": None}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        supervisor = trainer._supervisor
-        supervisor._request_evaluation()
+        evaluations = trainer._supervisor.evaluations
+        evaluations.request({})
         time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()
-        supervisor._take_evaluation(1, Evaluation((1.0,), (1,)), 0.01, None)
-        assert before + REST * 0.01 <= supervisor._rests_until <= time.monotonic() + REST * 0.01
+        evaluations.take(Evaluated(1, Evaluation((1.0,), (1,)), 0.01))
+        assert before + REST * 0.01 <= evaluations._rests_until <= time.monotonic() + REST * 0.01

@@ -129,8 +129,8 @@ def test_returns_and_lengths_are_means_of_the_last_hundred_episodes():
 
 def test_the_best_evaluation_is_remembered_beside_the_last():
     progress = a_progress()
-    for value in (5.0, 9.0, 7.0):
-        progress.take_evaluation(Evaluation((value,), (1,)))
+    for value, is_best in ((5.0, True), (9.0, True), (7.0, False)):
+        progress.take_evaluation(Evaluation((value,), (1,)), is_best=is_best)
     assert (progress.status().eval_return, progress.status().best_return) == (7.0, 9.0)
 
 
@@ -220,6 +220,20 @@ def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, re
     spend(progress, now, 10.0, rollout, rollout, {"infer": 5.0}, {"learn": 5.0})
     status = progress.status()
     assert (status.limiting_role, status.limiting_reason) == (role, reason)
+
+
+@pytest.mark.parametrize("playing", [{"evaluate": 9.0, "wait for a request": 1.0}, {}], ids=["plays", "hangs"])
+def test_when_only_the_last_evaluation_goes_on_the_evaluator_is_named(playing, now, monkeypatch):
+    monkeypatch.setattr("tests.engine.test_progress.ROLES", (*ROLES[:3], "learner", "evaluator"))
+    config = SegmentConfig(env="CartPole-v1")
+    specs = [SimpleNamespace(name=name, index=index) for index, name in enumerate((*ROLES[:4], "evaluator"))]
+    progress = Progress(config, "ppo", "CartPole-v1", 4, np.zeros((5, 32)), specs)
+    waiting = {"wait for slots": 10.0}
+    spend(progress, now, 10.0, waiting, waiting, {}, {"wait for goal": 10.0}, playing)
+    status = progress.status()
+    assert (status.limiting_role, status.limiting_reason) == (
+        "evaluator", "training has ended, its last evaluation goes on",
+    )  # fmt: skip
 
 
 def test_where_all_take_turns_in_one_thread_the_one_that_takes_longest_is_named(now):

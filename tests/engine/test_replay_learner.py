@@ -410,7 +410,7 @@ def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
     run = Replaying(TD3, env="Pendulum-v1")
     run.learn(5)
     weights = {name: np.full(tensor.shape, 0.25, np.float32) for name, tensor in run.model.state_dict().items()}
-    run.learner.handle("set_weights", weights)
+    run.learner.handle("set_weights", (weights, None))
     assert run.reports[-1] == ("weights_set", FIRST_VERSION + 6)
     run.weights.refresh()
     assert run.weights.version == FIRST_VERSION + 6

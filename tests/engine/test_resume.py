@@ -1,11 +1,16 @@
 """Checkpoints of a run: what they hold, how many are kept, and that a run goes on from them."""
 
+import re
+
 import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
+from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
+from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -114,6 +119,80 @@ def test_a_resumed_run_does_not_play_its_first_episodes_again(tmp_path):
         again = trainer._arena.columns["obs"]
         assert again.shape == first.shape
         assert not (again == first).all(axis=1).any()
+
+
+def optimizers_of(trainer):
+    learner = trainer._supervisor.backend._roles["learner"]
+    algorithm = getattr(learner, "_algorithm", None)
+    return getattr(algorithm, "optimizers", None) or {"all": learner._optimizer}
+
+
+REPLAY = {
+    **{name: value for name, value in TINY.items() if name != "segment_length"},
+    "learning_starts": 32, "buffer_size": 500, "optimizer": "rmsprop",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "changes", "option"),
+    [
+        (IMPALA, TINY, {"rmsprop_eps": 0.5, "rmsprop_decay": 0.5}, {"eps": 0.5, "decay": 0.5}),
+        (DQN, REPLAY, {"optimizer_eps": 0.5, "updates_per_step": 1.5, "learning_starts": 64}, {"eps": 0.5}),
+    ],
+    ids=["segments", "replay"],
+)
+def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_written_down(
+    algorithm, settings, changes, option, tmp_path
+):
+    path = tmp_path / "run"
+    settings = {**settings, "backend": "serial", "num_workers": 1, "total_steps": 256, "learning_rate": 1e-3}
+    with Trainer(algorithm, **settings, run_dir=str(path)) as trainer:
+        trainer.train(quiet=True)
+        (gathered, *_) = [optimizer.state_dict()["state"] for optimizer in optimizers_of(trainer).values()]
+    changes = {
+        **changes, "learning_rate": 2e-5, "total_steps": 512, "target_return": 1e6, "eval_episodes": 3,
+        "eval_interval": 64, "keep_checkpoints": 1, "num_envs_per_worker": 4,
+    }  # fmt: skip
+    with Trainer.resume(path, **changes) as trainer:
+        trainer._supervisor.backend.start()
+        trainer._supervisor._is_started = True
+        for optimizer in optimizers_of(trainer).values():
+            assert {name: optimizer.param_groups[0][name] for name in option} == option
+            assert same(optimizer.state_dict()["state"], gathered)
+        result = trainer.train(quiet=True)
+        assert result.steps >= 512 and result.target_return == 1e6
+        assert {optimizer.param_groups[0]["lr"] for optimizer in optimizers_of(trainer).values()} == {2e-5}
+        assert trainer._supervisor.progress.evaluation.episodes == 3
+    run = RunDirectory.open(path)
+    assert {name: run.config[name] for name in changes} == changes
+    assert len(run.checkpoints.steps()) == 1
+    log = (path / "log.txt").read_text()
+    assert "resumed at step 256 with " in log
+    assert "learning_rate=2e-05 (was 0.001)" in log and "total_steps=512 (was 256)" in log
+
+
+def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
+    path = tmp_path / "run"
+    with Trainer(APPO, **TINY, backend="serial", total_steps=64, run_dir=str(path)) as trainer:
+        trainer.train(quiet=True)
+    before = (path / "config.json").read_bytes()
+    with pytest.raises(ConfigError, match=r"hidden_sizes=\(9,\) is not legal here: .* is \(8,\) in this one"):
+        Trainer.resume(str(path), hidden_sizes=(9,), total_steps=128)
+    assert (path / "config.json").read_bytes() == before
+
+
+def test_a_run_that_its_time_ended_goes_on_with_the_command_that_it_prints(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = "--env CartPole-v1 --backend serial --num-workers 1 --hidden-sizes 8 --run-dir run --eval-interval 0"
+    assert main(["train", "appo", *flags.split(), "--max-seconds", "4"]) == 0
+    first = RunDirectory.open("run").checkpoints.latest().meta
+    (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
+    assert command == "resume run --max-seconds 4"
+    assert main([*command.split(), "--eval-episodes", "3"]) == 0
+    (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
+    run = RunDirectory.open("run")
+    assert run.checkpoints.latest().meta["steps"] > first["steps"]
+    assert run.config["max_seconds"] == pytest.approx(first["seconds"] + 4.0, abs=1e-3)
 
 
 OWN_ENVIRONMENTS = f"""

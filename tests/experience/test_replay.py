@@ -83,6 +83,26 @@ def test_what_was_let_in_or_drawn_ahead_of_the_checkpoint_is_neither_taken_nor_l
     assert fewer.limiter.inserts == 10 + 5 + 2, "no more than the band allows for"
 
 
+@pytest.mark.parametrize(("updates_per_step", "min_size"), [(2.0, 10), (0.25, 16)], ids=["more updates", "later start"])
+def test_a_replay_that_goes_on_with_another_ratio_keeps_it_from_then_on(updates_per_step, min_size):
+    changed = make(updates_per_step, min_size, slack=2)
+    one = make(0.25)
+    steps = one.steps_learned(play(one, 30))
+    two = changed.going_on(one.state(5), steps)
+    ratio = two.updates_per_step
+    assert two.steps_taken == two.steps_learned(0) == steps
+    updates = play(two, 40)
+    assert updates == pytest.approx(40 * ratio, abs=2)
+    assert two.steps_taken == steps + 40 and two.steps_learned(updates) == steps + 40
+
+
+def test_a_replay_that_goes_on_with_another_start_before_the_first_update_goes_on_filling():
+    state = make().state(0) | {"inserts": 6}
+    replay = make(min_size=8).going_on(state, steps=6)
+    assert replay.steps_taken == 6 and not replay.limiter.try_sample(BATCH)
+    assert replay.limiter.try_insert(2) and replay.steps_learned(0) == 8 and replay.limiter.try_sample(BATCH)
+
+
 def test_a_replay_saved_before_the_first_update_goes_on_filling():
     replay = make().going_on({"inserts": 6, "batches": 0, "counted_from": 0}, steps=6)
     assert replay.steps_taken == 6 and not replay.limiter.try_sample(BATCH)

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from penstock.runs.panels import clock, number, panels, plain_line
+from penstock.runs.panels import beside, clock, number, panels, plain_line, spread
 from penstock.runs.status import RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, open_view
 
@@ -121,6 +121,34 @@ def test_the_plain_line_tells_the_same_in_one_line():
 )
 def test_numbers_keep_the_digits_that_matter(value, shown):
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "shown"),
+    [
+        (475.2, 475.0, "475.2"), (475.0, 475.0, "475.0"), (474.98, 475.0, "474.98"), (474.9996, 475.0, "474.9996"),
+        (475.04, 475.0, "475.04"), (0.955, 0.96, "0.955"), (0.94996, 0.95, "0.94996"), (float("nan"), 1.0, "nan"),
+    ],
+)  # fmt: skip
+def test_a_number_beside_a_limit_shows_on_which_side_it_lies(value, limit, shown):
+    assert beside(value, limit) == shown
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "shown"),
+    [
+        (500.0, 0.0, "500.0 +/- 0.0"), (200.0, 2.8e-14, "200.0 +/- 0.0"),
+        (500.0, 1.25, "500.0 +/- 1.2"), (499.9, 0.03, "499.9 +/- 0.030"),
+        (0.955, 0.0123, "0.955 +/- 0.012"), (12_345.6, 321.0, "12,346 +/- 321"), (4e-5, 0.5, "4.0e-05 +/- 0.500"),
+        (float("nan"), float("nan"), "nan +/- nan"),
+    ],
+)  # fmt: skip
+def test_a_mean_and_its_deviation_are_shown_in_the_same_digits(mean, std, shown):
+    assert spread(mean, std) == shown
+
+
+def test_an_evaluation_of_which_episodes_were_given_up_is_shown_as_a_part():
+    assert "eval 15.2 (partial) of 18.0" in plain_line(status(eval_unfinished=3))
 
 
 def test_numbers_that_are_none_are_shown_too():

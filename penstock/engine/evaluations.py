@@ -1,0 +1,154 @@
+"""The evaluations of a run, as the supervisor sees them: when one is due, what was asked for, what came of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config import Config
+from penstock.engine.chronicle import Chronicle
+from penstock.engine.evaluator import Evaluated
+from penstock.engine.progress import Progress
+from penstock.runs.panels import number
+from penstock.runs.store import CheckpointStore
+
+REST = 4.0  # so many times as long as it played the evaluator rests, where no eval_interval is given but a target
+LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
+GRACE = 0.1  # or this share of them
+
+
+class Evaluations:
+    """Asks the evaluator for evaluations, and remembers what they say.
+
+    Parameters
+    ----------
+    config
+        The run's settings.
+    progress
+        Where the run stands; it is told of every evaluation.
+    chronicle
+        Writes them down.
+    ask
+        Called with a request for the evaluator.
+    store
+        Where the best weights are saved; None: nowhere.
+
+    Attributes
+    ----------
+    has_reached_target
+        Whether weights have reached the target since the last `begin`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        progress: Progress,
+        chronicle: Chronicle,
+        ask: Callable[[dict[str, Any]], object],
+        store: CheckpointStore | None,
+    ) -> None:
+        self._config = config
+        self._progress = progress
+        self._chronicle = chronicle
+        self._ask = ask
+        self._store = store
+        self._interval = _interval(config)
+        self._next = progress.steps + self._interval
+        self._rests_until = 0.0  # monotonic seconds
+        # In a serial run no clock decides anything.
+        self._rests = config.eval_interval is None and config.target_return is not None and config.backend != "serial"
+        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
+        self.asked = self.heard = 0
+        self.has_reached_target = False
+        self.deadline = math.inf
+        self._has_told_of_unfinished = False
+
+    def begin(self, deadline: float | None) -> None:
+        """Note that training begins, or goes on, until a deadline (monotonic seconds)."""
+        self.has_reached_target = False
+        self.deadline = math.inf
+        if deadline is not None and self._config.max_seconds is not None:
+            self.deadline = deadline + max(LEAST_GRACE, GRACE * self._config.max_seconds)
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether the run is evaluated at all."""
+        return self._interval > 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether an answer is still to come."""
+        return self.heard < self.asked
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the evaluator should have ended by now: it looks at the deadline between any two steps."""
+        return self.is_under_way and time.monotonic() >= self.deadline + LEAST_GRACE
+
+    def schedule(self, meta: Callable[[], dict[str, Any]]) -> None:
+        """Ask for an evaluation if one is due; `meta` describes the run in the best weights' checkpoint."""
+        steps = self._progress.steps
+        is_due = self._interval and steps >= self._next and time.monotonic() >= self._rests_until
+        if is_due and not self.is_under_way and not self.has_reached_target:
+            self._next = steps + self._interval
+            self.request(meta())
+
+    def request(self, meta: dict[str, Any]) -> None:
+        """Ask for an evaluation of the newest weights."""
+        self.asked += 1
+        self._ask(
+            {
+                "number": self.asked,
+                "store": self._store,
+                "best_return": self._progress.best_return,
+                "deadline": self.deadline,
+                "meta": meta,
+            }
+        )
+
+    def take(self, evaluated: Evaluated) -> None:
+        """Note what came of an evaluation."""
+        if evaluated.number <= self.heard:  # of weights that were replaced meanwhile
+            return
+        self.heard = evaluated.number
+        if self._rests:
+            self._rests_until = time.monotonic() + REST * evaluated.seconds
+        self.has_reached_target |= evaluated.has_reached_target
+        self._progress.take_evaluation(evaluated.evaluation, is_best=evaluated.is_best)
+        self._chronicle.evaluated(evaluated.evaluation)
+        if evaluated.evaluation.unfinished and not self._has_told_of_unfinished:
+            self._has_told_of_unfinished = True
+            self._chronicle.event(self._about_unfinished(evaluated))
+        if evaluated.error is not None:
+            problem = f"the best weights could not be written, training goes on: {evaluated.error}"
+            self._chronicle.event(f"warning: {problem}")
+
+    def forget(self) -> None:
+        """Forget what was asked for, and is not heard yet: the weights are others now, or the evaluator died."""
+        self.heard = self.asked
+
+    def forget_all(self) -> None:
+        """Forget the last evaluation too: it says nothing of the weights that are learned from now on."""
+        self.forget()
+        self._progress.evaluation = None
+        self._rests_until = 0.0
+
+    def _about_unfinished(self, evaluated: Evaluated) -> str:
+        evaluation, config = evaluated.evaluation, self._config
+        longest = max(evaluation.lengths[-evaluation.unfinished :])
+        why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
+        target = "" if config.target_return is None else "; they never reach a target"
+        return (
+            f"warning: {evaluation.unfinished} of {evaluation.episodes} episodes of an evaluation were given up before "
+            f"they ended, after at most {longest:,} steps ({why}): the mean return of {number(evaluation.mean_return)} "
+            f"counts what they had returned by then{target}"
+        )
+
+
+def _interval(config: Config) -> int:
+    """Steps between two evaluations; 0: there are none."""
+    if config.eval_interval is not None:
+        return config.eval_interval
+    return 1 if config.target_return is not None else max(1, config.total_steps // 20)
