@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import Config, ConfigError, SegmentConfig, groups
-from penstock.flags import ResumeFlags, field_documents, parse_config, parse_flags
+from penstock.flags import EvalFlags, field_documents, parse_changes, parse_config, parse_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,8 @@ def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
 def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     config = parse("--env", "x", "--total-steps", "1e5", "--num-workers", "2e0", "--hidden-sizes", "1e1", "1_6")
     assert (config.total_steps, config.num_workers, config.hidden_sizes) == (100_000, 2, (10, 16))
-    assert parse_flags(ResumeFlags, ["runs/x", "--total-steps", "4e5"], prog="p").total_steps == 400_000
+    assert parse_flags(EvalFlags, ["runs/x", "--episodes", "2e1"], prog="p").episodes == 20
+    assert parse_changes(TinyConfig, {"env": "x"}, ["--total-steps", "4e5"], prog="p") == {"total_steps": 400_000}
     with pytest.raises(SystemExit):
         parse("--env", "x", "--total-steps", "1.5")
     assert "1.5 is no whole number" in capsys.readouterr().err

@@ -693,7 +693,7 @@ class IMPALA(Face):
     learning_rate
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear" decays to 0 over total_steps, as published.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
@@ -777,7 +777,7 @@ class IMPALA(Face):
         memory_size: int = 128,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
-        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
         eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
