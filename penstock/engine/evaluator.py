@@ -11,6 +11,7 @@ from penstock.engine.clock import Clock
 from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
 from penstock.engine.rollout_worker import Report
 from penstock.engine.weights import SharedWeights
+from penstock.envs.factories import EVALUATOR
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
@@ -50,7 +51,9 @@ class Evaluator:
         self._clock = Clock(arena.gauges[arena.shape.num_workers + 2], self.ACTIVITIES)
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
-        self._lanes = make_lanes(env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES)
+        self._lanes = make_lanes(
+            env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR
+        )
         self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
         self._episodes = config.eval_episodes
         self._target = config.target_return
