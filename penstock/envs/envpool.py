@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import importlib.util
+import re
 import warnings
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from gymnasium.vector import VectorEnv
@@ -13,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from penstock.envs.failures import UnknownEnvironmentError
 
 NAMESPACE = "EnvPool/"
+_OLDEST = "1.2.5"  # earlier pools are no vector environments of Gymnasium
 
 _REFUSED = {
     "reward_clip": "it hides the true score; leave it False and set the learner's reward_clip instead",
@@ -28,13 +32,6 @@ _HIDDEN = ("env_seed", "gym_reset_return_info")
 _PIXELS = ("from_pixels", "render_width", "render_height", "render_camera_id")
 
 
-def require_envpool(env: str) -> None:
-    """Raise `UnknownEnvironmentError` where EnvPool is not installed."""
-    if importlib.util.find_spec("envpool") is None:
-        problem = "environments of EnvPool need the package envpool: pip install 'penstock[envpool]'"
-        raise UnknownEnvironmentError(f"env={env!r}: {problem}")
-
-
 def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments for a pool but those that depend on the group.
 
@@ -48,13 +45,11 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     UnknownEnvironmentError
-        EnvPool is not installed, or has no such task.
+        EnvPool is not installed or too old, or has no such task.
     ValueError
         A setting is unknown, is Penstock's own, or makes scores untrue; or several players share an environment.
     """
-    require_envpool(env)
-    import envpool
-
+    envpool = _envpool(env)
     task = env.removeprefix(NAMESPACE)
     known = {name.lower(): name for name in envpool.list_all_envs()}
     if task not in known.values():
@@ -99,3 +94,19 @@ def make_pool(arguments: Mapping[str, Any], seeds: list[int], num_threads: int) 
         warnings.filterwarnings("ignore", message=".*precision lowered by casting to float32")
         _ = pool.single_observation_space, pool.single_action_space
     return pool
+
+
+def _envpool(env: str) -> ModuleType:
+    """Import EnvPool, or raise `UnknownEnvironmentError` with what to install."""
+    install = "pip install 'penstock[envpool]'"
+    if importlib.util.find_spec("envpool") is None:
+        raise UnknownEnvironmentError(f"env={env!r}: environments of EnvPool need the package envpool: {install}")
+    envpool = importlib.import_module("envpool")
+    if _numbers(envpool.__version__) < _numbers(_OLDEST):
+        problem = f"found EnvPool {envpool.__version__}, expected {_OLDEST} or later: {install}"
+        raise UnknownEnvironmentError(f"env={env!r}: {problem}")
+    return envpool
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]

@@ -83,6 +83,12 @@ def test_an_unknown_task_is_refused_with_the_closest_ones() -> None:
         EnvSpec.resolve("EnvPool/pong")
 
 
+def test_a_version_whose_pools_gymnasium_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envpool, "__version__", "1.2.0")
+    with pytest.raises(UnknownEnvironmentError, match=r"found EnvPool 1\.2\.0, expected 1\.2\.5 or later: pip install"):
+        EnvSpec.resolve("EnvPool/CartPole-v1")
+
+
 def test_it_trains_and_says_nothing_of_its_bounds(recwarn: pytest.WarningsRecorder, tmp_path: Any) -> None:
     settings: Any = {"num_workers": 2, "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 128}
     with PPO(env="EnvPool/CartPole-v1", backend="serial", run_dir=None, eval_interval=0, **settings) as algo:
