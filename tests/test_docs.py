@@ -14,9 +14,7 @@ from tests.commands import commands, read
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
-APART = (
-    DOCS / "environments.md"
-)  # its sections need other packages: tests/test_environments_page.py runs each by itself
+APART = DOCS / "environments.md"  # its sections need other packages, see test_environments_page.py
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page != APART]
 
 

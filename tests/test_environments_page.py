@@ -50,7 +50,7 @@ def test_the_section_of_another_package_trains(section, tmp_path):
     package = IMPORTED[extra_of(section)]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    assert re.search(r"done after \d+ steps", run(python_of(section), tmp_path))
+    assert re.search(r"\d steps \(100%\)", run(python_of(section), tmp_path))
 
 
 def test_the_extras_to_install_are_there():
