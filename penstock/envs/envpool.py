@@ -58,7 +58,7 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         raise UnknownEnvironmentError(
             f"env={env!r}: EnvPool {envpool.__version__} has no task {task!r}.{hint} envpool.list_all_envs() names all"
         )
-    settings = envpool.make_spec(task).config._asdict()
+    settings = _settings(task)
     if settings["max_num_players"] > 1:
         raise ValueError(f"env={env!r} has {settings['max_num_players']} players; Penstock trains one agent")
     legal = [name for name in (*settings, *_PIXELS) if name not in _OWNED and name not in _HIDDEN]
@@ -73,10 +73,12 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"env_kwargs: {name}={value!r} is not supported: {_REFUSED[name]}")
     try:
         envpool.make_spec(task, **env_kwargs)
-    except (AssertionError, TypeError, ValueError) as error:
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         defaults = {name: settings[name] for name in env_kwargs if name in settings}
-        problem = f"env_kwargs={dict(env_kwargs)} do not fit {env}, whose defaults are {defaults}"
-        raise ValueError(problem) from error
+        why = str(error).partition("\n")[0]
+        raise ValueError(
+            f"env_kwargs={dict(env_kwargs)} do not fit {env}, whose defaults are {defaults}: {why}"
+        ) from error
     return {"task_id": task, **env_kwargs}
 
 
@@ -106,6 +108,14 @@ def _envpool(env: str) -> ModuleType:
         problem = f"found EnvPool {envpool.__version__}, expected {_OLDEST} or later: {install}"
         raise UnknownEnvironmentError(f"env={env!r}: {problem}")
     return envpool
+
+
+def _settings(task: str) -> dict[str, Any]:
+    """Return a task's settings with their defaults, also where they do not suffice to make one."""
+    from envpool.registration import registry
+
+    module, spec, arguments = registry.specs[task]
+    return getattr(importlib.import_module(module), spec).gen_config(**arguments)._asdict()
 
 
 def _numbers(version: str) -> list[int]:

@@ -67,6 +67,7 @@ def test_a_seed_of_the_users_is_kept() -> None:
     [
         ("EnvPool/Pong-v5", {"stak_num": 2}, "'stak_num' is no setting of EnvPool/Pong-v5: did you mean 'stack_num'"),
         ("EnvPool/Pong-v5", {"stack_num": "x"}, r"do not fit EnvPool/Pong-v5, whose defaults are {'stack_num': 4}"),
+        ("EnvPool/VizdoomCustom-v1", {}, r"do not fit EnvPool/VizdoomCustom-v1.*\.cfg.*does not exist"),
         ("EnvPool/Pong-v5", {"num_envs": 8}, "num_envs=8 is not legal.*set num_envs_per_worker"),
         ("EnvPool/Pong-v5", {"batch_size": 8}, "batch_size=8 is not legal.*set num_groups=2"),
         ("EnvPool/Pong-v5", {"reward_clip": True}, "it hides the true score"),
