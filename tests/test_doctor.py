@@ -114,7 +114,10 @@ def test_films_need_both_of_their_packages(monkeypatch, missing):
     assert "pip install 'penstock[video]'" in check.advice
 
 
-@pytest.mark.parametrize(("extra", "package"), [("mujoco", "gymnasium[mujoco]"), ("vizdoom", "penstock[vizdoom]")])
+@pytest.mark.parametrize(
+    ("extra", "package"),
+    [("mujoco", "gymnasium[mujoco]"), ("vizdoom", "penstock[vizdoom]"), ("envpool", "penstock[envpool]")],
+)
 def test_an_extra_that_is_not_installed_is_named_with_its_install_command(monkeypatch, extra, package):
     monkeypatch.setitem(sys.modules, extra, None)
     check = found("extras")

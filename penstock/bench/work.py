@@ -19,6 +19,7 @@ from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
 from penstock.engine.roles import begin_on
 from penstock.engine.segment_updates import learn_batch
+from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import make_lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec
@@ -52,7 +53,7 @@ class Stepping:
 
     def __init__(self, arena: ExperienceArena, env: EnvSpec, config: Config, number: int) -> None:
         size = arena.shape.group_size
-        self._lanes = make_lanes(env, size, seed=config.seed, first_lane=number * size)
+        self._lanes = make_lanes(env, size, seed=config.seed, first_lane=number * size, worker_index=number)
         self._lanes.reset()
         self._generator = np.random.default_rng(number)
         action, observation = arena.shape.action, arena.shape.observation
@@ -178,7 +179,9 @@ def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Gene
 
 def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) -> None:
     """Fill all rows of an arena with first observations of episodes, and what an untrained policy does there."""
-    lanes = make_lanes(env, arena.shape.group_size, seed=algorithm.config.seed, first_lane=first_lane)
+    lanes = make_lanes(
+        env, arena.shape.group_size, seed=algorithm.config.seed, first_lane=first_lane, worker_index=OUTSIDE
+    )
     try:
         lanes.reset()
         lanes.write_observations(arena.columns["obs"], np.arange(lanes.num_lanes))

@@ -35,11 +35,12 @@ class Config:
     """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
 
     env: str | Callable[..., Any]
-    """Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class."""
+    """Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+    or a class."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments for the environment."""
     vectorize: Literal["make", "vector"] = "make"
-    """"make": one environment per lane; "vector": the environment's own vector class."""
+    """"make": one environment per lane; "vector": one vector environment per group of lanes."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
     reward_scale: float = 1.0

@@ -21,6 +21,7 @@ from penstock.config import require
 from penstock.engine.noise import NoiseStreams
 from penstock.engine.policy import load_policy
 from penstock.engine.video import film
+from penstock.envs.factories import OUTSIDE
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
@@ -170,7 +171,7 @@ def evaluate_model(
     """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
-    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES)
+    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
     try:
         return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
     finally:

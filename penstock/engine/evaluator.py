@@ -12,6 +12,7 @@ from penstock.engine.clock import Clock
 from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
 from penstock.engine.rollout_worker import Report
 from penstock.engine.weights import BestWeights, SharedWeights
+from penstock.envs.factories import EVALUATOR
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
@@ -79,7 +80,9 @@ class Evaluator:
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
         self._best = BestWeights(arena.best_weights)
-        self._lanes = make_lanes(env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES)
+        self._lanes = make_lanes(
+            env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR
+        )
         self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._target = config.target_return

@@ -18,11 +18,12 @@ class APPO(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -187,11 +188,12 @@ class PPO(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -344,11 +346,12 @@ class A2C(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -492,11 +495,12 @@ class A3C(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -647,11 +651,12 @@ class IMPALA(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -813,11 +818,12 @@ class DQN(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -983,11 +989,12 @@ class ApeX(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1150,11 +1157,12 @@ class DDPG(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1290,11 +1298,12 @@ class TD3(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1439,11 +1448,12 @@ class SAC(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "module:Class", "file.py:Class"; in Python also a callable returning an environment, or a class.
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
     env_kwargs
         Keyword arguments for the environment.
     vectorize
-        "make": one environment per lane; "vector": the environment's own vector class.
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale

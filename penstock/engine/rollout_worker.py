@@ -156,8 +156,8 @@ class LaneGroup:
         first_lane = number * shape.group_size
         clock.switch("env")
         self.lanes = make_lanes(
-            spec.env, shape.group_size, seed=spec.seed, first_lane=first_lane, incarnation=spec.incarnation,
-            num_threads=spec.num_threads,
+            spec.env, shape.group_size, seed=spec.seed, first_lane=first_lane, worker_index=spec.worker,
+            incarnation=spec.incarnation, num_threads=spec.num_threads,
         )  # fmt: skip
         self._number = number
         self._arena = arena

@@ -14,10 +14,12 @@ import torch
 
 from penstock.config import ConfigError
 from penstock.engine.policy import Policy
+from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.masks import MASK
 from penstock.envs.spec import EnvSpec
 
 MAX_STEPS = 10_000
+FILMED_LANE = 4_000_000  # none of training, evaluation, scoring or probing
 CONTAINERS = (".mp4", ".mkv", ".mov")
 ENLARGEMENT = 4  # ALE observations are small: a film shows each of their pixels as a square of this width
 ALE_FRAMES_PER_SECOND = 60
@@ -52,7 +54,7 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
         import imageio.v3 as imageio
     except ImportError:
         raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
-    stage = _stage(env)
+    stage = _stage(env, seed)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -137,19 +139,21 @@ def _require_writable(path: str) -> None:
         raise ConfigError(f"video={path!r} cannot be written: there is no directory {str(file.parent)!r}")
 
 
-def _stage(env: EnvSpec) -> gymnasium.Env:
+def _stage(env: EnvSpec, seed: int) -> gymnasium.Env:
     """Make the one environment that is filmed."""
     source, kwargs = env.unpack()
     if env.kind == "atari":
         return AleScreen(kwargs)
-    if env.kind == "callable" and env.vectorize == "vector":
+    if env.kind == "envpool" or (env.kind == "callable" and env.vectorize == "vector"):
         raise ConfigError(f"{env.name} makes vector environments, which cannot be filmed: load the policy and draw one")
     drawing = {**kwargs, "render_mode": "rgb_array"}
     try:
         if env.kind == "gymnasium":
             stage = gymnasium.make(source, **drawing)
         else:
-            stage = source(**(drawing if _takes(source, drawing) else kwargs))
+            values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
+            arguments = told(source, drawing, values)
+            stage = source(**(arguments if _takes(source, arguments) else told(source, kwargs, values)))
     except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
     if stage.render_mode != "rgb_array":

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -13,6 +15,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
+from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
@@ -30,6 +33,7 @@ def make_lanes(
     *,
     seed: int = 0,
     first_lane: int = 0,
+    worker_index: int = 0,
     incarnation: int = 0,
     num_threads: int = 1,
 ) -> Lanes:
@@ -43,6 +47,8 @@ def make_lanes(
         How many lanes, at least 1.
     seed, first_lane, incarnation
         Lane ``i`` is seeded by `lane_seed` of ``(seed, first_lane + i, incarnation)``.
+    worker_index
+        Whose lanes they are, for factories that ask (see `penstock.envs.factories`).
     num_threads
         Native threads that a vector environment may use, where it can be told.
 
@@ -56,30 +62,11 @@ def make_lanes(
     if num_lanes < 1:
         raise ValueError(f"num_lanes={num_lanes}: use at least 1")
     seeds = [lane_seed(seed, lane, incarnation) for lane in range(first_lane, first_lane + num_lanes)]
-    source, kwargs = _guarded(spec, None, spec.unpack)
-    made: list[Any] = []
+    group = _Group(spec, worker_index, first_lane, seeds, num_threads)
     try:
-        if spec.kind == "atari":
-            from penstock.envs.atari import make_atari
-
-            made.append(_guarded(spec, None, lambda: make_atari(kwargs, num_lanes, num_threads)))
-            skip = kwargs["frameskip"]
-            lanes: Lanes = VectorLanes(made[0], np.array(seeds), name=spec.name, first_lane=first_lane, frame_skip=skip)
-            return _stacked(lanes, kwargs["stack_num"] > 1)
-        if spec.vectorize == "vector":
-            made.append(_guarded(spec, None, lambda: _vector_env(source, kwargs, num_lanes)))
-            return VectorLanes(
-                made[0], _vector_seed(made[0], seeds), name=spec.name, first_lane=first_lane,
-                mask_is_in_info=spec.mask_is_in_info,
-            )  # fmt: skip
-        for lane in range(first_lane, first_lane + num_lanes):
-            made.append(_guarded(spec, lane, lambda: _single_env(source, kwargs)))
-        lanes = SingleLanes(
-            made, seeds, name=spec.name, first_lane=first_lane, mask_is_in_info=spec.mask_is_in_info
-        )  # fmt: skip
-        return _stacked(lanes, isinstance(made[0], FrameStackObservation))
+        return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](group)
     except BaseException:
-        for env in made:
+        for env in group.made:
             with contextlib.suppress(Exception):
                 env.close()
         raise
@@ -108,7 +95,7 @@ def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
 
     If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
     """
-    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE)
+    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
     if lanes.action.choices and lanes.observation.mask is None:
         # What is wrong with a reset is for those to tell who go on from it.
         with contextlib.suppress(EnvironmentFailure):
@@ -124,6 +111,81 @@ def lane_seed(seed: int, lane: int, incarnation: int) -> int:
     return int(np.random.SeedSequence([seed, lane, incarnation]).generate_state(1)[0]) >> 1
 
 
+@dataclass
+class _Group:
+    """Lanes to be made, and the environments made for them so far."""
+
+    spec: EnvSpec
+    worker_index: int
+    first_lane: int
+    seeds: list[int]
+    num_threads: int
+    made: list[Any] = field(default_factory=list)
+
+    def make(self, lane: int | None, make: Callable[[], Any]) -> Any:
+        """Make an environment, of one lane or of all (None)."""
+        self.made.append(_guarded(self.spec, lane, make))
+        return self.made[-1]
+
+    def unpack(self) -> tuple[Any, dict[str, Any]]:
+        return _guarded(self.spec, None, self.spec.unpack)
+
+    def values(self, index: int) -> dict[str, int]:
+        """Return what a factory can be told about the lane of this index."""
+        return {"worker_index": self.worker_index, "lane": self.first_lane + index, "seed": self.seeds[index]}
+
+
+def _atari_lanes(group: _Group) -> Lanes:
+    from penstock.envs.atari import make_atari
+
+    _, arguments = group.unpack()
+    env = group.make(None, lambda: make_atari(arguments, len(group.seeds), group.num_threads))
+    lanes = VectorLanes(
+        env, np.array(group.seeds), name=group.spec.name, first_lane=group.first_lane,
+        frame_skip=arguments["frameskip"],
+    )  # fmt: skip
+    return _stacked(lanes, arguments["stack_num"] > 1)
+
+
+def _pool_lanes(group: _Group) -> Lanes:
+    from penstock.envs.envpool import make_pool
+
+    _, arguments = group.unpack()
+    env = group.make(None, lambda: make_pool(arguments, group.seeds, group.num_threads))
+    lanes = VectorLanes(
+        env, None, name=group.spec.name, first_lane=group.first_lane, frame_skip=env.config.get("frame_skip", 1),
+        mask_is_in_info=group.spec.mask_is_in_info,
+    )  # fmt: skip
+    return _stacked(lanes, env.config.get("stack_num", 1) > 1)
+
+
+def _vector_lanes(group: _Group) -> Lanes:
+    source, kwargs = group.unpack()
+    env = group.make(None, lambda: _vector_env(source, kwargs, {**group.values(0), "num_envs": len(group.seeds)}))
+    return VectorLanes(
+        env, _vector_seed(env, group.seeds), name=group.spec.name, first_lane=group.first_lane,
+        mask_is_in_info=group.spec.mask_is_in_info,
+    )  # fmt: skip
+
+
+def _single_lanes(group: _Group) -> Lanes:
+    source, kwargs = group.unpack()
+    envs = [
+        group.make(group.first_lane + index, partial(_single_env, source, kwargs, group.values(index)))
+        for index in range(len(group.seeds))
+    ]
+    lanes = SingleLanes(
+        envs, group.seeds, name=group.spec.name, first_lane=group.first_lane,
+        mask_is_in_info=group.spec.mask_is_in_info,
+    )  # fmt: skip
+    return _stacked(lanes, isinstance(envs[0], FrameStackObservation))
+
+
+_MAKERS: dict[str, Callable[[_Group], Lanes]] = {
+    "atari": _atari_lanes, "envpool": _pool_lanes, "vector": _vector_lanes, "make": _single_lanes,
+}  # fmt: skip
+
+
 def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
     # Rows of bytes are no stacks, whatever lies in them.
     is_stacked = is_stacked and not lanes.observation.parts
@@ -131,8 +193,8 @@ def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
     return lanes
 
 
-def _single_env(source: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
-    env = source(**kwargs) if callable(source) else gymnasium.make(source, **kwargs)
+def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env:
+    env = source(**told(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
     if agents := several_agents(env):
         raise UnsupportedSpaceError(f"found {agents}")
     if isinstance(env, VectorEnv):
@@ -142,9 +204,12 @@ def _single_env(source: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
     return env
 
 
-def _vector_env(source: Any, kwargs: dict[str, Any], num_lanes: int) -> VectorEnv:
-    make = source if callable(source) else lambda **arguments: gymnasium.make_vec(source, **arguments)
-    env = make(num_envs=num_lanes, **kwargs)
+def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> VectorEnv:
+    num_lanes = values["num_envs"]
+    if callable(source):
+        env = source(**told(source, kwargs, values))
+    else:
+        env = gymnasium.make_vec(source, num_envs=num_lanes, **kwargs)
     if not isinstance(env, VectorEnv):
         raise TypeError(
             f"vectorize='vector' expects a gymnasium.vector.VectorEnv, found a {type(env).__name__}: use "

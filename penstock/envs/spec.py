@@ -8,7 +8,6 @@ import difflib
 import functools
 import importlib
 import importlib.util
-import inspect
 import pickle
 import re
 from collections.abc import Callable, Mapping
@@ -20,10 +19,10 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 
+from penstock.envs.envpool import NAMESPACE, pool_arguments
+from penstock.envs.factories import Vectorize, name_of_factory, require_fitting_arguments
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.imports import NoSuchPlaceError, load_module
-
-Vectorize = Literal["make", "vector"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class EnvSpec:
     name
         Short name that can stand in a file name, such as ``"CartPole-v1"``.
     kind
-        ``"gymnasium"`` for a registered id, ``"atari"`` for an ``ALE/...`` id, ``"callable"`` for all else.
+        ``"gymnasium"`` for a registered id, ``"atari"`` for an ``ALE/...`` id, ``"envpool"`` for an ``EnvPool/...`` id,
+        ``"callable"`` for all else.
     vectorize
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
@@ -46,7 +46,7 @@ class EnvSpec:
     """
 
     name: str
-    kind: Literal["gymnasium", "atari", "callable"]
+    kind: Literal["gymnasium", "atari", "envpool", "callable"]
     vectorize: Vectorize
     payload: bytes = dataclasses.field(repr=False)
     mask_is_in_info: bool = False
@@ -60,13 +60,14 @@ class EnvSpec:
         Parameters
         ----------
         env
-            A Gymnasium id (also ``"module:Id"``, which imports the module that registers it), a callable that
-            returns an environment, an environment class, ``"module:Class"`` or ``"file.py:Class"``. With
-            ``vectorize="vector"`` a callable or class takes ``num_envs`` and returns a vector environment.
+            A Gymnasium id (also ``"module:Id"``, which imports the module that registers it), ``"EnvPool/Id"``, a
+            callable that returns an environment, an environment class, ``"module:Class"`` or ``"file.py:Class"``. With
+            ``vectorize="vector"`` a callable or class takes ``num_envs`` and returns a vector environment. What else
+            they may take, `penstock.envs.factories` says.
         env_kwargs
             Keyword arguments for it.
         vectorize
-            As the attribute. ``ALE/...`` ids are always made by their vector environment.
+            As the attribute. ``ALE/...`` and ``EnvPool/...`` ids are always made by their vector environments.
 
         Raises
         ------
@@ -80,6 +81,8 @@ class EnvSpec:
         if vectorize not in get_args(Vectorize):
             raise ValueError(f"vectorize={vectorize!r} is unknown: use one of {', '.join(get_args(Vectorize))}")
         kwargs = dict(env_kwargs or {})
+        if isinstance(env, str) and env.startswith(NAMESPACE):
+            return cls(_file_name(env), "envpool", vectorize, _pickled(env, None, pool_arguments(env, kwargs)))
         source = _find(env) if isinstance(env, str) else env
         if isinstance(source, RegisteredEnv):
             if source.id.startswith("ALE/"):
@@ -87,20 +90,22 @@ class EnvSpec:
 
                 arguments = atari_arguments(source.kwargs["game"], kwargs)
                 return cls(_file_name(source.id), "atari", vectorize, _pickled(source.id, None, arguments))
+            _leave_num_envs(kwargs, vectorize)
             # What the wrappers left out here would check, the lanes guarantee or check themselves.
             bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
             return cls(_file_name(source.id), "gymnasium", vectorize, _pickled(source.id, bare, kwargs))
-        name = _name_of_callable(source)
+        name = name_of_factory(source)
         if not callable(source):
             raise TypeError(
                 f"env={source!r} is a {type(source).__name__}: use an id, an environment class, or a callable that "
                 "returns a new environment each time"
             )
-        _require_fitting_arguments(name, source, {**kwargs, "num_envs": 1} if vectorize == "vector" else kwargs)
+        _leave_num_envs(kwargs, vectorize)
+        require_fitting_arguments(name, source, kwargs, vectorize)
         return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
-        """Return what to make, a registered spec, a callable or (for Atari) None, and its keyword arguments.
+        """Return what to make, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
 
         Gymnasium's registry of this process gets the registrations that travelled along, as far as it can load them.
         """
@@ -116,6 +121,8 @@ def _find(env: str) -> Any:
     place, colon, name = env.rpartition(":")
     if not colon:
         return _registered(env)
+    if place == "envpool":
+        raise UnknownEnvironmentError(f"env={env!r}: an environment of EnvPool is written {NAMESPACE + name!r}")
     try:
         module = load_module(place)
     except NoSuchPlaceError as error:
@@ -154,32 +161,22 @@ def _registered(env_id: str) -> RegisteredEnv:
     )
 
 
+def _leave_num_envs(kwargs: dict[str, Any], vectorize: Vectorize) -> None:
+    if vectorize == "vector" and "num_envs" in kwargs:
+        raise ValueError(
+            f"env_kwargs: num_envs={kwargs['num_envs']!r} is not legal with vectorize='vector': a vector environment "
+            "has the lanes of a group; set num_envs_per_worker"
+        )
+
+
 def _closest(name: str, known: list[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=3)
     return f" Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?" if close else ""
 
 
-def _name_of_callable(source: Any) -> str:
-    while isinstance(source, functools.partial):
-        source = source.func
-    return getattr(source, "__name__", type(source).__name__)
-
-
 def _file_name(name: str) -> str:
     return re.sub(r"[^\w.]+", "-", name).strip("-")
-
-
-def _require_fitting_arguments(name: str, source: Callable[..., Any], kwargs: dict[str, Any]) -> None:
-    try:
-        signature = inspect.signature(source)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        given = ", ".join(kwargs) or "nothing"
-        raise ValueError(f"env_kwargs do not fit {name}{signature}: {error}; given {given}") from None
 
 
 def _registrations() -> dict[str, bytes]:

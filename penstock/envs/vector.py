@@ -33,7 +33,8 @@ class VectorLanes(Lanes):
     env
         The vector environment; its ``metadata["autoreset_mode"]`` says which row of the table holds.
     seed
-        What its first reset is seeded by: one number for each lane, or a single one, as its class takes them.
+        What its first reset is seeded by: one number for each lane, or a single one, as its class takes them; None
+        if it was seeded when it was made.
     name, first_lane, frame_skip
         As for `Lanes`.
     mask_is_in_info
@@ -50,7 +51,7 @@ class VectorLanes(Lanes):
     def __init__(
         self,
         env: VectorEnv,
-        seed: int | list[int] | np.ndarray,
+        seed: int | list[int] | np.ndarray | None,
         *,
         name: str,
         first_lane: int = 0,
@@ -78,7 +79,7 @@ class VectorLanes(Lanes):
     def reset(self) -> None:
         self._begin()
         seed, self._seed = self._seed, None
-        self._observations = self._reset_env(seed=seed)
+        self._observations = self._reset_env() if seed is None else self._reset_env(seed=seed)
 
     def step(self, actions: np.ndarray) -> None:
         if self._observations is None or len(actions) != self.num_lanes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -29,9 +30,13 @@ def shown_by(lanes: Lanes, num_steps: int = 30) -> np.ndarray:
     return column.reshape(num_steps + 1, lanes.num_lanes, -1)
 
 
-@pytest.mark.parametrize(
-    ("env", "vectorize"), [("CartPole-v1", "make"), ("CartPole-v1", "vector"), ("ALE/Pong-v5", "make")]
+POOL = pytest.param(
+    "EnvPool/CartPole-v1", marks=pytest.mark.skipif(find_spec("envpool") is None, reason="envpool is not installed")
 )
+
+
+@pytest.mark.parametrize("vectorize", ["make", "vector"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", POOL])
 def test_the_same_seed_gives_the_same_lanes_and_another_seed_or_incarnation_others(env: str, vectorize: Any) -> None:
     spec = EnvSpec.resolve(env, vectorize=vectorize)
     first = shown_by(make_lanes(spec, 2, seed=5))
@@ -41,7 +46,7 @@ def test_the_same_seed_gives_the_same_lanes_and_another_seed_or_incarnation_othe
         assert not np.array_equal(first, shown_by(make_lanes(spec, 2, **other)))
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", POOL])
 def test_a_lane_is_the_same_whichever_worker_has_it(env: str) -> None:
     spec = EnvSpec.resolve(env)
     together = shown_by(make_lanes(spec, 3, seed=5))

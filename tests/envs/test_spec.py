@@ -201,6 +201,14 @@ def test_doom_scenarios_without_vizdoom_say_what_to_install(monkeypatch: pytest.
         EnvSpec.resolve("VizdoomBasic-v1")
 
 
+def test_environments_of_envpool_say_what_to_install_and_how_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownEnvironmentError, match="an environment of EnvPool is written 'EnvPool/CartPole-v1'"):
+        EnvSpec.resolve("envpool:CartPole-v1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnknownEnvironmentError, match=r"need the package envpool: pip install 'penstock\[envpool\]'"):
+        EnvSpec.resolve("EnvPool/CartPole-v1")
+
+
 def test_ids_that_a_package_registers_by_an_entry_point_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def register() -> None:
         gymnasium.register("Plugged/Counting-v0", entry_point="tests.envs.counting:CountingEnv")

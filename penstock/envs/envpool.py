@@ -1,0 +1,122 @@
+"""Environments of EnvPool by their ids, such as ``EnvPool/Pong-v5``: one pool for all lanes of a group."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import re
+import warnings
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+
+from penstock.envs.failures import UnknownEnvironmentError
+
+NAMESPACE = "EnvPool/"
+_OLDEST = "1.2.5"  # earlier pools are no vector environments of Gymnasium
+
+_REFUSED = {
+    "reward_clip": "it hides the true score; leave it False and set the learner's reward_clip instead",
+    "episodic_life": "a lost life ends the episode, so scores would be those of one life; leave it False",
+}
+_OWNED = {
+    "num_envs": "a pool holds the lanes of a group: set num_envs_per_worker",
+    "batch_size": "the lanes of a group step together: set num_groups=2 to overlap stepping and inference",
+    "max_num_players": "one lane is one player",
+}
+_HIDDEN = ("env_seed", "gym_reset_return_info")
+# What `envpool.make` takes beside a task's own settings.
+_PIXELS = ("from_pixels", "render_width", "render_height", "render_camera_id")
+
+
+def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments for a pool but those that depend on the group.
+
+    Parameters
+    ----------
+    env
+        The id, with `NAMESPACE`.
+    env_kwargs
+        Settings of the task, as `envpool.make` takes them.
+
+    Raises
+    ------
+    UnknownEnvironmentError
+        EnvPool is not installed or too old, or has no such task.
+    ValueError
+        A setting is unknown, is Penstock's own, or makes scores untrue; or several players share an environment.
+    """
+    envpool = _envpool(env)
+    task = env.removeprefix(NAMESPACE)
+    known = {name.lower(): name for name in envpool.list_all_envs()}
+    if task not in known.values():
+        close = [repr(NAMESPACE + known[match]) for match in difflib.get_close_matches(task.lower(), known, n=3)]
+        hint = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise UnknownEnvironmentError(
+            f"env={env!r}: EnvPool {envpool.__version__} has no task {task!r}.{hint} envpool.list_all_envs() names all"
+        )
+    settings = _settings(task)
+    if settings["max_num_players"] > 1:
+        raise ValueError(f"env={env!r} has {settings['max_num_players']} players; Penstock trains one agent")
+    legal = [name for name in (*settings, *_PIXELS) if name not in _OWNED and name not in _HIDDEN]
+    for name, value in env_kwargs.items():
+        if name in _OWNED:
+            raise ValueError(f"env_kwargs: {name}={value!r} is not legal with {env}: {_OWNED[name]}")
+        if name not in legal:
+            close = difflib.get_close_matches(name, legal, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"env_kwargs: {name!r} is no setting of {env}: {hint}legal are {', '.join(legal)}")
+        if value and name in _REFUSED:
+            raise ValueError(f"env_kwargs: {name}={value!r} is not supported: {_REFUSED[name]}")
+    try:
+        envpool.make_spec(task, **env_kwargs)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        defaults = {name: settings[name] for name in env_kwargs if name in settings}
+        why = str(error).partition("\n")[0]
+        raise ValueError(
+            f"env_kwargs={dict(env_kwargs)} do not fit {env}, whose defaults are {defaults}: {why}"
+        ) from error
+    return {"task_id": task, **env_kwargs}
+
+
+def make_pool(arguments: Mapping[str, Any], seeds: list[int], num_threads: int) -> VectorEnv:
+    """Make the pool of a group: one environment for each of `seeds`, stepped by `num_threads` native threads.
+
+    A seed or a number of threads among `arguments` is kept.
+    """
+    import envpool
+
+    chosen = {"seed": seeds, "num_threads": num_threads, **arguments}
+    pool: Any = envpool.make_gymnasium(num_envs=len(seeds), **chosen)
+    with warnings.catch_warnings():
+        # EnvPool names its bounds in float64; they are made here, and kept.
+        warnings.filterwarnings("ignore", message=".*precision lowered by casting to float32")
+        _ = pool.single_observation_space, pool.single_action_space
+    return pool
+
+
+def _envpool(env: str) -> ModuleType:
+    """Import EnvPool, or raise `UnknownEnvironmentError` with what to install."""
+    install = "pip install 'penstock[envpool]'"
+    if importlib.util.find_spec("envpool") is None:
+        raise UnknownEnvironmentError(f"env={env!r}: environments of EnvPool need the package envpool: {install}")
+    envpool = importlib.import_module("envpool")
+    if _numbers(envpool.__version__) < _numbers(_OLDEST):
+        problem = f"found EnvPool {envpool.__version__}, expected {_OLDEST} or later: {install}"
+        raise UnknownEnvironmentError(f"env={env!r}: {problem}")
+    return envpool
+
+
+def _settings(task: str) -> dict[str, Any]:
+    """Return a task's settings with their defaults, also where they do not suffice to make one."""
+    from envpool.registration import registry
+
+    module, spec, arguments = registry.specs[task]
+    return getattr(importlib.import_module(module), spec).gen_config(**arguments)._asdict()
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]

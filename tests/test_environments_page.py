@@ -1,0 +1,64 @@
+"""What docs/environments.md shows works: each section's Python trains, where the package that it needs is installed."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from penstock.envs.factories import TOLD
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs" / "environments.md").read_text()
+SECTIONS = dict(section.split("\n", 1) for section in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:])
+IMPORTED = {
+    "envpool": "envpool", "dmcontrol": "shimmy", "minigrid": "minigrid", "highway": "highway_env",
+    "robotics": "gymnasium_robotics",
+}  # fmt: skip
+SMALL = "total_steps=256, num_workers=1, num_envs_per_worker=2, eval_interval=0"
+
+
+def python_of(section: str) -> str:
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", SECTIONS[section], re.DOTALL | re.MULTILINE))
+    return re.sub(r"total_steps=[\d_]+", SMALL, code)
+
+
+def extra_of(section: str) -> str | None:
+    named = re.findall(r"pip install 'penstock\[(\w+)\]'", SECTIONS[section])
+    return named[0] if named else None
+
+
+def run(code: str, folder: Path) -> str:
+    script = folder / "page.py"
+    script.write_text(code)
+    done = subprocess.run([sys.executable, script.name], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_factories_and_vector_environments_train_one_after_the_other_as_one_script(tmp_path):
+    shown = run(python_of("Factories") + python_of("Vector environments"), tmp_path)
+    assert re.search(r"\d steps to get home\s*$", shown)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("section", [section for section in SECTIONS if extra_of(section)])
+def test_the_section_of_another_package_trains(section, tmp_path):
+    package = IMPORTED[extra_of(section)]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    assert re.search(r"\d steps \(100%\)", run(python_of(section), tmp_path))
+
+
+def test_the_extras_to_install_are_there():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra for section in SECTIONS if (extra := extra_of(section))}
+    assert named == set(IMPORTED) <= set(extras)
+    assert all(extra in extras["all"][0] for extra in named)
+
+
+def test_every_value_that_a_factory_can_ask_for_is_explained():
+    assert re.findall(r"^\| `(\w+)` \|", SECTIONS["Factories"], re.MULTILINE) == [*TOLD, "num_envs"]
