@@ -164,9 +164,7 @@ def _read_and_write(buffer: ReplayBuffer, writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("busy_with", ["sampling", "adding"])
-def test_a_fork_while_a_thread_is_at_the_buffer_leaves_the_child_free_to_use_it(
-    fork: Start, busy_with: str
-) -> None:
+def test_a_fork_while_a_thread_is_at_the_buffer_leaves_the_child_free_to_use_it(fork: Start, busy_with: str) -> None:
     buffer = ReplayBuffer(100_000, FIELDS, num_threads=2)
     buffer.add(**content(buffer, np.arange(50_000)))
     writer, many, is_over = buffer.writer(), content(buffer, np.arange(20_000)), threading.Event()
