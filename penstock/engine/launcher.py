@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 import setproctitle
 
 from penstock.engine.process import run_role
+from penstock.output import lossy_output
 
 MESSAGE_NBYTES = 4096
 # What malloc gives back to the kernel after a large batch is faulted in again, page by page, at the next: convolutions
@@ -291,8 +292,7 @@ def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in own_fds:
             os.close(fd)
-        status = run_role(name, launcher, arena_fd, Connection(control_fd))
+        with lossy_output():
+            status = run_role(name, launcher, arena_fd, Connection(control_fd))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)
