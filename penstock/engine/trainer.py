@@ -306,6 +306,8 @@ class Trainer:
         TrainingInterrupted
             Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. At a second one nothing is
             waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
+        Exception
+            Whatever `on_update` raised. A checkpoint was written first, and the trainer may go on.
         ConfigError
             `steps` is not a whole number of more than 0.
         TypeError
