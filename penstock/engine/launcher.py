@@ -25,7 +25,8 @@ from multiprocessing.connection import Connection, wait
 
 import setproctitle
 
-from penstock.engine.process import run_role
+from penstock.engine.interruption import SIGNALS
+from penstock.engine.process import module_path, run_role
 from penstock.output import lossy_output
 
 MESSAGE_NBYTES = 4096
@@ -101,13 +102,17 @@ class Launcher:
         serving = f"from {__name__} import serve; serve({theirs.fileno()}, {me})"
         # Threads that a library starts when it is imported would not survive the fork: none may start any.
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serving}"],
-            pass_fds=[theirs.fileno(), me],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the supervisor's alone
-            env={**os.environ, **threads, **KEEP_MEMORY},
-        )
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the launcher inherits it, and is never without
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys; sys.path[:] = {module_path()!r}; {serving}"],
+                pass_fds=[theirs.fileno(), me],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the supervisor's alone
+                env={**os.environ, **threads, **KEEP_MEMORY},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         os.close(me)
 
@@ -191,7 +196,8 @@ def serve(supervisor_fd: int, parent: int) -> None:
         The supervisor's pidfd.
     """
     setproctitle.setproctitle("penstock-launcher")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever its parent blocks, SIGCHLD for one, it does not; the roles take on these two when they begin.
+    signal.pthread_sigmask(signal.SIG_SETMASK, SIGNALS)
     supervisor = socket.socket(fileno=supervisor_fd)
     with _ending_with(supervisor, parent):
         import_what_roles_need()
