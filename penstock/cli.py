@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.config import ConfigError, closest
+from penstock.output import lossy_output
 
 if TYPE_CHECKING:
     from penstock.engine.trainer import Trainer, TrainResult
@@ -44,13 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments behind the program's name; None: those of this process.
     """
-    try:
-        code = _command(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # whoever read our output, such as `head`, has had enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not flushed into it at exit
-        return DONE
+    with lossy_output():  # what is piped into `head` ends neither in a traceback nor a training
+        return _command(list(sys.argv[1:] if argv is None else argv))
 
 
 def _command(args: list[str]) -> int:

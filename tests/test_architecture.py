@@ -13,6 +13,7 @@ HOUSE = Path(__file__).parents[1] / "penstock"
 MAY_USE = {
     "_native": set(),
     "imports": set(),
+    "output": set(),
     "config": {"imports", "ipc", "envs"},
     "runs": set(),
     "ipc": {"_native"},
@@ -21,12 +22,12 @@ MAY_USE = {
     "envs": {"imports", "ipc"},
     "experience": {"envs", "ipc", "replay"},
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
-    "engine": {"config", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
+    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
     "flags": {"config"},
     "signatures": {"config", "engine", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "engine"},
-    "cli": {"config", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},
+    "cli": {"config", "output", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},
     "__init__": {"config", "envs", "algorithms", "engine"},
 }
 

@@ -1,31 +1,107 @@
-"""Ctrl-C and SIGTERM: the first asks for an end in good order, the second is not to be waited for."""
+"""Ctrl-C and SIGTERM: the first asks for an end in good order, the second is not to be waited for.
+
+Both may go to the supervisor's process alone (``kill``), to all of a terminal (Ctrl-C), or to every process of a run at
+once (``systemctl stop``, a batch system's time limit). Only the supervisor heeds them: roles go on until it has saved,
+and it ends them. Processes that environments start heed signals as if Penstock were not there.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ECHO_SECONDS = 0.5  # within which a signal that comes again is the same one: `timeout` sends it to process and group
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 @contextmanager
 def interruption() -> Iterator[threading.Event]:
-    """Set an event at the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second."""
+    """Set an event at the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second.
+
+    A signal that was ignored before, as SIGINT is in what a shell runs in the background, stays ignored.
+    """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
+    echo_until: dict[int, float] = {}
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        if interrupted.is_set():
+        now = time.monotonic()
+        if interrupted.is_set() and now >= echo_until.get(signum, 0.0):
             raise KeyboardInterrupt
+        echo_until.setdefault(signum, now + ECHO_SECONDS)
         interrupted.set()
 
-    before = {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
+    _installed.append(_Installed(interrupt))
     try:
         yield interrupted
     finally:
-        for signum, handler in before.items():
-            # None: a handler that was not installed from Python, and cannot be put back from it.
-            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+        if _installed:  # in a child that was forked meanwhile there is nothing left to remove
+            _installed.pop().remove()
+
+
+def leave_to_supervisor() -> None:
+    """Let SIGINT and SIGTERM do nothing in this process, a role's, from now on, and block no signal any more.
+
+    They are handled, not ignored: `exec` puts a handler back to the default and leaves a signal ignored, and a server
+    that an environment starts has to end at SIGTERM.
+    """
+    installed = _Installed(lambda signum, frame: None)
+    _installed.append(installed)
+    for signum in installed.before:
+        signal.siginterrupt(signum, False)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@dataclass
+class _Installed:
+    """A handler of both signals, and what it stands in for."""
+
+    handler: Handler
+    before: dict[signal.Signals, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for signum in SIGNALS:
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                self.before[signum] = signal.signal(signum, self.handler)
+
+    def remove(self) -> None:
+        """Put back what was there, unless somebody else has installed another handler meanwhile."""
+        for signum, before in self.before.items():
+            if signal.getsignal(signum) is self.handler:
+                # None: a handler that was not installed from Python, and cannot be put back from it.
+                signal.signal(signum, signal.SIG_DFL if before is None else before)
+
+
+_installed: list[_Installed] = []
+_forking = threading.local()
+
+
+def _hold_signals() -> None:
+    """Before a fork: the SIGTERM of an early `Process.terminate` waits until the child has our handler no more."""
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if _installed else None
+
+
+def _release_signals() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _heed_signals() -> None:
+    """After a fork, in the child: whoever forked wants a process that can be ended."""
+    while _installed:
+        _installed.pop().remove()
+    _release_signals()
+
+
+os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_heed_signals)

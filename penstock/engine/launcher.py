@@ -25,7 +25,9 @@ from multiprocessing.connection import Connection, wait
 
 import setproctitle
 
-from penstock.engine.process import run_role
+from penstock.engine.interruption import SIGNALS
+from penstock.engine.process import module_path, run_role
+from penstock.output import lossy_output
 
 MESSAGE_NBYTES = 4096
 # What malloc gives back to the kernel after a large batch is faulted in again, page by page, at the next: convolutions
@@ -100,13 +102,17 @@ class Launcher:
         serving = f"from {__name__} import serve; serve({theirs.fileno()}, {me})"
         # Threads that a library starts when it is imported would not survive the fork: none may start any.
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serving}"],
-            pass_fds=[theirs.fileno(), me],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the supervisor's alone
-            env={**os.environ, **threads, **KEEP_MEMORY},
-        )
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the launcher inherits it, and is never without
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys; sys.path[:] = {module_path()!r}; {serving}"],
+                pass_fds=[theirs.fileno(), me],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the supervisor's alone
+                env={**os.environ, **threads, **KEEP_MEMORY},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         os.close(me)
 
@@ -190,7 +196,8 @@ def serve(supervisor_fd: int, parent: int) -> None:
         The supervisor's pidfd.
     """
     setproctitle.setproctitle("penstock-launcher")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever its parent blocks, SIGCHLD for one, it does not; the roles take on these two when they begin.
+    signal.pthread_sigmask(signal.SIG_SETMASK, SIGNALS)
     supervisor = socket.socket(fileno=supervisor_fd)
     with _ending_with(supervisor, parent):
         import_what_roles_need()
@@ -291,8 +298,7 @@ def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in own_fds:
             os.close(fd)
-        status = run_role(name, launcher, arena_fd, Connection(control_fd))
+        with lossy_output():
+            status = run_role(name, launcher, arena_fd, Connection(control_fd))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(status)

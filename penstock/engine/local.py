@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from penstock.engine import launcher
@@ -23,6 +25,8 @@ from penstock.ipc import fence
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
 CHUNK_NBYTES = 1 << 16
+SEND_SECONDS = 0.002  # what sending takes where nobody has to be waited for, generously
+HEAR_INTERVAL = 0.01  # seconds between two looks for reports while a role is waited for
 
 _ENDED_BY_ENVIRONMENT = (
     ", in its environment, which must not end the process: mend that, or go on in spite of it with "
@@ -50,6 +54,30 @@ class Replacement:
     """Value of Control.DEATHS that the policy worker must have passed before the worker's slots are taken back."""
     commands: list[tuple[str, Any]] = field(default_factory=list)
     """What it is to be told when it is back."""
+
+
+class Sending(threading.Thread):
+    """Sends a message to a role: at once as a rule, else for as long as the role takes to read it.
+
+    Attributes
+    ----------
+    is_sent
+        Whether it was; False also where the role is gone.
+    """
+
+    def __init__(self, control: Connection, message: tuple[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self._control = control
+        self._data = ForkingPickler.dumps(message)  # here, where an error is seen
+        self.is_sent = False
+        self.start()
+        self.join(SEND_SECONDS)
+
+    def run(self) -> None:
+        """Send it."""
+        with contextlib.suppress(OSError, TypeError):  # the role is gone; then the connection may be closed, too
+            self._control.send_bytes(self._data)
+            self.is_sent = True
 
 
 class LocalBackend:
@@ -109,12 +137,14 @@ class LocalBackend:
         process = self._processes.get(role)
         if process is None:
             return False
-        try:
-            process.control.send((command, payload))
-        except OSError:
-            return False
+        sending = Sending(process.control, (command, payload))
+        while sending.is_alive():
+            # A role whose own reports fill the pipe reads nothing until they are heard.
+            self._hear(process)
+            self._arena.ring_all()
+            sending.join(HEAR_INTERVAL)
         self._arena.ring_all()
-        return True
+        return sending.is_sent
 
     @property
     def pids(self) -> dict[str, int]:
@@ -141,8 +171,9 @@ class LocalBackend:
 
     def _ask_to_stop(self, end: float) -> bool:
         """Ask all roles, and wait for them; True if none is left at the `end` (monotonic seconds)."""
-        for name in self._processes:
-            self.send(name, "stop", None)
+        for process in self._processes.values():
+            Sending(process.control, ("stop", None))
+        self._arena.ring_all()
         alive = {process.pid: process.control.fileno() for process in self._processes.values()}
         listened_to = set(alive.values())
         while alive and (left := end - time.monotonic()) > 0:

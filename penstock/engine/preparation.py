@@ -131,7 +131,7 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     if config.save_replay and saved is not None and saved.exists():
         try:
             buffer.load(saved)
-        except ReplayFileError as error:
+        except (OSError, ReplayFileError) as error:
             why = str(error)
         else:
             if len(buffer):

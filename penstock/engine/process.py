@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 import cloudpickle
 import setproctitle
 
+from penstock.engine.interruption import leave_to_supervisor
 from penstock.engine.roles import Role, RoleSpec, RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -51,14 +52,20 @@ class Failure:
     text: str
 
 
+def module_path() -> list[str]:
+    """Return where modules are found: of ``sys.path`` what Python heeds, which is text and not a `pathlib.Path`."""
+    return [entry for entry in sys.path if isinstance(entry, str)]
+
+
 def tell(control: Connection, told: Told) -> None:
     """Send a role's process its first message: where modules are found, and then what it is."""
-    control.send((sys.path, os.getcwd()))
+    control.send((module_path(), os.getcwd()))
     control.send_bytes(cloudpickle.dumps(told))
 
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
     """Run a role in this freshly forked process; return its exit status."""
+    leave_to_supervisor()
     set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
     try:

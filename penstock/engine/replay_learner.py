@@ -16,7 +16,7 @@ from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
-from penstock.replay import Prioritized
+from penstock.replay import Prioritized, ReplayFileError
 from penstock.runs.store import CheckpointStore
 
 STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
@@ -127,10 +127,10 @@ class ReplayLearner(Learner):
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
         super()._save(number, destination, meta)
         if isinstance(destination, CheckpointStore) and self._replay.saved_at is not None:
-            error: OSError | None = None
+            error: Exception | None = None
             try:
-                self._replay.buffer.save(self._replay.saved_at)
-            except OSError as problem:
+                self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report("note", text))
+            except (OSError, ReplayFileError) as problem:
                 error = problem
             self._report("replay_saved", (number, error))
 

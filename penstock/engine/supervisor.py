@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +115,7 @@ class Supervisor:
         self._replay_saved = 0
         self._weights_set = False
         self._failure: tuple[str, Failure] | None = None
+        self._interrupted = threading.Event()
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
 
@@ -138,8 +140,11 @@ class Supervisor:
             Something failed; a checkpoint was written where that was possible, and the roles are gone.
         KeyboardInterrupt
             A second interruption came: the roles are gone.
+        Exception
+            Whatever `on_update` raised, after a checkpoint; the roles are there, and may go on.
         """
         self._began = time.monotonic() - self.progress.seconds
+        self._interrupted = interrupted
         self.progress.restart_rate()
         self.evaluations.begin(deadline)
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
@@ -162,6 +167,14 @@ class Supervisor:
                         self._save_run()
                 self._chronicle.refresh(final=True)
                 return reason
+            except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # the callback's
+                self._arena.control[Control.GOAL] = 0
+                self._chronicle.log(f"training was left by an exception: {error!r}")
+                if not self.is_closed:
+                    self._save_run()
+                raise
             finally:
                 self._arena.control[Control.GOAL] = 0
 
@@ -371,6 +384,8 @@ class Supervisor:
     def _require_no_failure(self) -> None:
         if self._failure is not None and not self._is_failing:
             role, failure = self._failure
+            if self._interrupted.is_set() and role != "learner":
+                return  # the run ends anyway: the signal has reached what an environment had started, too
             speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
             story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"
             self._fail(story, failure.error)
@@ -383,7 +398,8 @@ class Supervisor:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self._save(self._run_directory.checkpoints, FAREWELL_SECONDS)
             if self._run_directory.checkpoints.steps():
-                how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {self._run_directory.path}"
+                run = shlex.quote(os.fspath(self._run_directory.path))
+                how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)
         self.close()
         # Of an exception that came from another process nothing more is known than the story tells.

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
@@ -307,6 +306,8 @@ class Trainer:
         TrainingInterrupted
             Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. At a second one nothing is
             waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
+        Exception
+            Whatever `on_update` raised. A checkpoint was written first, and the trainer may go on.
         ConfigError
             `steps` is not a whole number of more than 0.
         TypeError
@@ -324,11 +325,7 @@ class Trainer:
         deadline = None
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
-        with (
-            self._training(),
-            open_view(Console(quiet=quiet, highlight=False)) as view,
-            interruption() as interrupted,
-        ):
+        with self._training(), open_view(quiet=quiet) as view, interruption() as interrupted:
             stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
             view.close(progress.status())
         evaluation = progress.evaluation

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from penstock.ipc.cgroups import CGROUP, PROC, Cgroup, cgroups
+
 
 def available_cores() -> float:
     """Cores' worth of time that this process and its children may use at once."""
@@ -17,16 +19,22 @@ def whole_cores() -> int:
     return max(1, int(available_cores()))
 
 
-def cpu_quota(cgroup: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of time that the cgroup allows; None: no limit."""
+def cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
+    """Cores' worth of time that the cgroups of this process allow, the tightest of them; None: no limit.
+
+    Parameters
+    ----------
+    proc, cgroup
+        Where the kernel tells; other places only for tests.
+    """
+    quotas = [_quota(group) for group in cgroups("cpu", proc=proc, cgroup=cgroup)]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _quota(group: Cgroup) -> float | None:
+    files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:
-        quota, period = (cgroup / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass
-    try:
-        cpu = cgroup / "cpu"
-        limit = int((cpu / "cpu.cfs_quota_us").read_text())
-        return limit / int((cpu / "cpu.cfs_period_us").read_text()) if limit > 0 else None
-    except (OSError, ValueError):
+        quota, period = map(int, " ".join(map(group.read, files)).split())
+    except ValueError:  # "max", or no such files
         return None
+    return quota / period if quota > 0 else None

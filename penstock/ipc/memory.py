@@ -2,8 +2,15 @@
 
 from pathlib import Path
 
+from penstock.ipc.cgroups import CGROUP, PROC, Cgroup, cgroups
 
-def available_memory(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+_FILES = {  # of a cgroup, by its version: limit, use, and what memory.stat calls file cache
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+
+def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
     """Bytes this process may still use: the machine's MemAvailable or what its cgroups leave, whichever is less.
 
     Parameters
@@ -36,39 +43,21 @@ def _machine_available(proc: Path) -> int:
 
 
 def _cgroup_headrooms(proc: Path, cgroup: Path) -> list[int]:
-    """Limit less use of every cgroup, of version 2 or 1, that this process is in, directly or through its parents."""
+    """Limit less use of every cgroup that this process is in."""
     headrooms = []
-    for line in (proc / "self" / "cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mount, limit, usage, cache = cgroup, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            mount, limit, usage = cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cache = "total_inactive_file"
-        else:
-            continue
-        # A container often sees only its own cgroup, mounted as the root: the path is then not there, the root is.
-        group = Path(path.lstrip("/"))
-        for folder in (mount / part for part in (group, *group.parents)):
-            allowed = _read(folder / limit)
-            if allowed.isdigit():
-                used = int(_read(folder / usage)) - _droppable(folder / "memory.stat", cache)
-                headrooms.append(max(0, int(allowed) - used))
+    for group in cgroups("memory", proc=proc, cgroup=cgroup):
+        limit, usage, cache = _FILES[group.version]
+        allowed = group.read(limit)
+        if allowed.isdigit():
+            used = int(group.read(usage)) - _droppable(group, cache)
+            headrooms.append(max(0, int(allowed) - used))
     return headrooms
 
 
-def _droppable(stat: Path, entry: str) -> int:
+def _droppable(group: Cgroup, entry: str) -> int:
     """File cache that the kernel gives up before it kills anybody, yet counts as used."""
-    values = dict(line.split() for line in _read(stat).splitlines())
+    values = dict(line.split() for line in group.read("memory.stat").splitlines())
     return int(values.get(entry, 0))
-
-
-def _read(file: Path) -> str:
-    """The file's text, or "" for a cgroup that cannot be seen from here or has no limit file (the root)."""
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _readable(nbytes: int) -> str:

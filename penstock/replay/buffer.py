@@ -7,7 +7,7 @@ import operator
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -380,22 +380,31 @@ class ReplayBuffer:
         if self.rate_limiter is not None:
             self.rate_limiter.reset()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, report: Callable[[str], None] | None = None) -> None:
         """Write rows, priorities, counters and the generator's state to a directory, while others go on.
 
         Only what changed since the last save to the same directory is written. An interrupted save leaves that one.
+
+        Parameters
+        ----------
+        path : str or Path
+            A directory, made if it is not there.
+        report : callable or None
+            Is told of a damaged manifest in the directory, which is moved aside; None: it is a RuntimeWarning.
 
         Raises
         ------
         OSError
             If the disk is full or cannot be written.
+        ReplayFileError
+            If the directory holds a save of another version, or another program's ``manifest.json``.
         """
         limiter = self.rate_limiter
         extras = {
             "reverse": self._reverse.next if self._reverse else None,
             "rate_limiter": {**_settings(limiter), **limiter.state()} if limiter else None,
         }
-        save_buffer(self._core, self._description, Path(path), extras)
+        save_buffer(self._core, self._description, Path(path), extras, report)
 
     def load(self, path: str | Path) -> None:
         """Replace everything in the buffer by what ``save`` wrote; nobody else may use it meanwhile.

@@ -14,8 +14,9 @@ import fcntl
 import hashlib
 import os
 import secrets
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +29,7 @@ from penstock.replay.manifest import (
     MANIFEST,
     OWN_NAME,
     Block,
+    DamagedManifestError,
     File,
     Manifest,
     Priorities,
@@ -74,13 +76,23 @@ class Core(Protocol):
     def set_generator_state(self, state: bytes, /) -> None: ...
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
 class _Leaves(NamedTuple):
     leaves: NDArray[np.float64]
     ids: NDArray[np.int64]
     largest: float
 
 
-def save_buffer(core: Core, description: dict[str, Any], path: Path, extras: dict[str, Any] | None = None) -> None:
+def save_buffer(
+    core: Core,
+    description: dict[str, Any],
+    path: Path,
+    extras: dict[str, Any] | None = None,
+    report: Callable[[str], None] | None = None,
+) -> None:
     """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
 
     Blocks of rows that have not changed since the save in `path` keep their files, if these contents were last saved
@@ -96,19 +108,21 @@ def save_buffer(core: Core, description: dict[str, Any], path: Path, extras: dic
         A directory, made if it is not there. Processes that save there at once take turns.
     extras
         What `load_buffer` shall return, of what JSON can hold.
+    report
+        Is told of a damaged manifest that was moved aside; None: it is a `RuntimeWarning`.
 
     Raises
     ------
     OSError
         For example when the disk is full; the save that was there before is whole.
     ReplayFileError
-        If `path` holds a manifest that is damaged, of another version or another program's.
+        If `path` holds a manifest of another version or another program's, which is left alone.
     """
     if not path.exists():
         path.mkdir(parents=True, exist_ok=True)
         _sync_directory(path.parent)
     with _locked(path, fcntl.LOCK_EX):
-        before = read_manifest(path) if os.path.lexists(path / MANIFEST) else None
+        before = _manifest_before(path, report or _warn)
         _remove_unnamed(path, before)
         known = before if before is not None and before.save == core.last_save() else None
         save = secrets.randbits(64) | 1
@@ -127,6 +141,22 @@ def save_buffer(core: Core, description: dict[str, Any], path: Path, extras: dic
         _sync_directory(path)
         core.set_last_save(save)
         _remove_unnamed(path, manifest)
+
+
+def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | None:
+    """Return the manifest of the save that is there; None if there is none, or none that can be read any more."""
+    if not os.path.lexists(path / MANIFEST):
+        return None
+    try:
+        return read_manifest(path)
+    except DamagedManifestError as error:
+        if not any(OWN_NAME.fullmatch(name) for name in os.listdir(path)):
+            raise  # nothing shows that a save has written it: it may be another program's
+        aside = path / f"{MANIFEST}.damaged"
+        os.replace(path / MANIFEST, aside)
+        problem, _, _advice = str(error).rpartition(": ")
+        report(f"{problem}. It was moved to {aside.name}, and the whole buffer is saved anew")
+        return None
 
 
 def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -23,6 +23,10 @@ class ReplayFileError(ValueError):
     """Saved files that cannot be loaded: missing, damaged, of another version or of another buffer."""
 
 
+class DamagedManifestError(ReplayFileError):
+    """A manifest that cannot be read: it is damaged, or another program's."""
+
+
 @dataclass(frozen=True)
 class File:
     """A file beside the manifest."""
@@ -90,7 +94,15 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of the directory `path`; raise `ReplayFileError` if it is missing, damaged or foreign."""
+    """Read the manifest of the directory `path`.
+
+    Raises
+    ------
+    DamagedManifestError
+        It is damaged, or another program's.
+    ReplayFileError
+        It is missing, or of another version.
+    """
     file = path / MANIFEST
     try:
         whole = json.loads(file.read_bytes())
@@ -100,9 +112,9 @@ def read_manifest(path: Path) -> Manifest:
             f"give the directory of another save, or start with an empty buffer"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise ReplayFileError(f"{file} is not JSON ({error}), so it is damaged: {ADVICE}") from None
+        raise DamagedManifestError(f"{file} is not JSON ({error}), so it is damaged: {ADVICE}") from None
     if not isinstance(whole, dict) or whole.get("format") != _FORMAT:
-        raise ReplayFileError(f"{file} is damaged or not the manifest of a replay buffer: use another directory")
+        raise DamagedManifestError(f"{file} is damaged or not the manifest of a replay buffer: use another directory")
     if whole.get("version") != _VERSION:
         raise ReplayFileError(
             f"{file} is of version {whole.get('version')!r} of the format, and this Penstock reads version "
@@ -110,12 +122,12 @@ def read_manifest(path: Path) -> Manifest:
         )
     content = whole.get("content")
     if not isinstance(content, dict) or _json_crc32(content) != whole.get("crc32"):
-        raise ReplayFileError(f"{file} does not have the CRC-32 that it names, so it is damaged: {ADVICE}")
+        raise DamagedManifestError(f"{file} does not have the CRC-32 that it names, so it is damaged: {ADVICE}")
     try:
         manifest = _manifest_from(content)
         _check_shapes(manifest)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ReplayFileError(f"{file} is not as a save writes it ({error}): {ADVICE}") from None
+        raise DamagedManifestError(f"{file} is not as a save writes it ({error}): {ADVICE}") from None
     return manifest
 
 

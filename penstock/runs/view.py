@@ -21,9 +21,17 @@ _PLAIN_INTERVAL = 2.0
 _MOST_RETURNS = 128
 
 
-def open_view(console: Console | None = None) -> View:
-    """Give the view that suits where the output goes: standard output, unless a console is given."""
-    console = console or Console(highlight=False)
+class ViewConsole(Console):
+    """A console whose reader may go: rich's own ends the program then."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the `BrokenPipeError` that it is called for go on to whoever prints."""
+        raise
+
+
+def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
+    """Give the view that suits where the output goes: standard output, unless a console is given; `quiet`: nowhere."""
+    console = console or ViewConsole(quiet=quiet, highlight=False)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 
@@ -55,11 +63,11 @@ class View(ABC):
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """A terminal that is gone, or a full disk behind the output, ends the view and not the run."""
+        """A reader or a terminal that is gone, or a full disk behind the output, ends the view and not the run."""
         try:
             yield
         except OSError:
-            self._closed = True
+            self._closed = self._console.quiet = True
 
 
 class LiveView(View):
@@ -71,6 +79,7 @@ class LiveView(View):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
+        self._has_begun = False
         self._returns: list[float] = []
         self._stride = 1
         self._updates = 0
@@ -91,20 +100,20 @@ class LiveView(View):
 
     def close(self, status: Status | None = None) -> None:
         """Draw a last time and give the cursor back; the panels stay on the screen."""
-        if self._closed:
-            return
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         try:
-            if status is not None:
+            if status is not None and not was_closed:
                 self._draw(status)
         finally:
-            with self._giving_up():
-                self._live.stop()
+            if self._has_begun:  # and also after giving up: until it is stopped it has standard output in its hands
+                with self._giving_up():
+                    self._live.stop()
 
     def _draw(self, status: Status) -> None:
         with self._giving_up():
-            if not self._live.is_started:
+            if not self._has_begun:
                 self._live.start()
+                self._has_begun = True
             self._live.update(panels(status, self._returns, self._console.width), refresh=True)
 
     def _remember(self, status: Status) -> None:

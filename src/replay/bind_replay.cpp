@@ -138,10 +138,11 @@ class BatchOut {
 template <class Draw>
 nb::object drawn(ReplayCore& core, BatchOut& out, size_t batch_size, bool positions, Draw draw) {
   std::byte* numbers = positions ? out.add("indexes", {}, dtype("uint64")) : out.add("ids", {}, dtype("int64"));
-  const auto alone = one_at_a_time(core.sampling);
-  const bool found = copying(batch_size * core.sampler.gather().row_nbytes(out.arrays()), [&] {
-    if (!draw()) return false;
-    const auto& chosen = positions ? core.sampler.rows() : core.sampler.ids();
+  ReplayCore::Reader& reader = core.reader();
+  const auto alone = one_at_a_time(reader.alone);
+  const bool found = copying(batch_size * reader.sampler.gather().row_nbytes(out.arrays()), [&] {
+    if (!draw(reader.sampler)) return false;
+    const auto& chosen = positions ? reader.sampler.rows() : reader.sampler.ids();
     std::memcpy(numbers, chosen.data(), chosen.size() * sizeof(uint64_t));
     return true;
   });
@@ -157,7 +158,8 @@ size_t checked(int64_t batch_size) {
 nb::object sample_uniform(ReplayCore& core, int64_t rows, nb::handle out_arrays, bool positions) {
   const size_t batch_size = checked(rows);
   BatchOut out(core, batch_size, out_arrays);
-  return drawn(core, out, batch_size, positions, [&] { return core.sampler.uniform(batch_size, out.arrays()); });
+  return drawn(core, out, batch_size, positions,
+               [&](Sampler& sampler) { return sampler.uniform(batch_size, out.arrays()); });
 }
 
 nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_arrays, bool positions) {
@@ -169,14 +171,14 @@ nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_ar
   }
   BatchOut out(core, batch_size, out_arrays);
   auto* weights = reinterpret_cast<float*>(out.add("weights", {}, dtype("float32")));
-  return drawn(core, out, batch_size, positions, [&] {
-    return core.sampler.prioritized(batch_size, core.stratified, beta, core.by_batch, out.arrays(), weights);
+  return drawn(core, out, batch_size, positions, [&](Sampler& sampler) {
+    return sampler.prioritized(batch_size, core.stratified, beta, core.by_batch, out.arrays(), weights);
   });
 }
 
 // The rows that hold these ids, and the positions among them that are gone.
-nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle out_arrays,
-                 nb::handle fields) {
+nb::tuple gather_rows(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle out_arrays,
+                      nb::handle fields) {
   const ArrayView row_view(row_array, "rows");
   const ArrayView id_view(id_array, "ids");
   const auto rows = row_view.int64s();
@@ -188,11 +190,12 @@ nb::tuple gather(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb
   BatchOut out(core, rows.size(), out_arrays, fields);
   std::memcpy(out.add("ids", {}, dtype("int64")), ids.data(), ids.size_bytes());
   std::vector<int64_t> unread;
-  const auto alone = one_at_a_time(core.sampling);
-  copying(rows.size() * core.sampler.gather().row_nbytes(out.arrays()), [&] {
-    const auto& missing = core.sampler.gather()(reinterpret_cast<const uint64_t*>(rows.data()),
-                                                reinterpret_cast<const uint64_t*>(ids.data()), nullptr, rows.size(),
-                                                out.arrays());
+  ReplayCore::Reader& reader = core.reader();
+  const auto alone = one_at_a_time(reader.alone);
+  Gather& gather = reader.sampler.gather();
+  copying(rows.size() * gather.row_nbytes(out.arrays()), [&] {
+    const auto& missing = gather(reinterpret_cast<const uint64_t*>(rows.data()),
+                                 reinterpret_cast<const uint64_t*>(ids.data()), nullptr, rows.size(), out.arrays());
     unread.assign(missing.begin(), missing.end());
   });
   return nb::make_tuple(out.take(), new_array<int64_t>(unread));
@@ -272,8 +275,8 @@ ReplayCore::ReplayCore(nb::object control_arena, nb::object data_arena, nb::hand
       lenient(get<bool>(plan, "lenient")),
       by_batch(get<bool>(plan, "by_batch")),
       stratified(get<bool>(plan, "stratified")),
-      threads(num_threads),
-      sampler(buffer, threads, seed) {
+      num_threads_(num_threads),
+      reader_(std::make_unique<Reader>(buffer, num_threads, seed)) {
   for (nb::handle field : plan.attr("fields")) {
     nb::object name = field.attr("name");
     PyObject* interned = name.release().ptr();
@@ -300,7 +303,7 @@ void bind_replay(nb::module_& module) {
            nb::arg("positions") = false)
       .def("sample_uniform", &sample_uniform, nb::arg("batch_size"), nb::arg("out").none() = nb::none(),
            nb::arg("positions") = false)
-      .def("gather", &gather, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none(),
+      .def("gather", &gather_rows, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none(),
            nb::arg("fields").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"))
       .def("live", &live)

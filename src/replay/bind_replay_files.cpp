@@ -93,7 +93,7 @@ void put_priorities(ReplayCore& core, nb::handle leaf_array, nb::handle id_array
 }
 
 nb::bytes generator_state(ReplayCore& core) {
-  const Random::State& state = core.sampler.random().state();
+  const Random::State& state = core.reader().sampler.random().state();
   return nb::bytes(state.data(), sizeof state);
 }
 
@@ -101,7 +101,7 @@ void set_generator_state(ReplayCore& core, nb::bytes bytes) {
   Random::State state;
   if (bytes.size() != sizeof state) throw nb::value_error("the state of a generator is 32 bytes");
   std::memcpy(state.data(), bytes.c_str(), sizeof state);
-  core.sampler.random().set_state(state);
+  core.reader().sampler.random().set_state(state);
 }
 
 }  // namespace

@@ -38,12 +38,25 @@ class ReplayWriter {
     const auto numpy = nb::module_::import_("numpy");
     priorities_ = Slot{nb::str("priorities"), sizeof(double), sizeof(double), 'd', {}, numpy.attr("dtype")("float64")};
     mask_ = Slot{nb::str("mask"), 1, 1, '?', {}, numpy.attr("dtype")("bool")};
-    values_.resize(slots_.size());
-    pointers_.resize(slots_.size());
-    size_t scratch = 0;
-    for (const Slot& slot : slots_) scratch += slot.itemsize;
-    scratch_.resize(scratch + 4 * sizeof(double));
     straight_ = schema.plain() && schema.frame_stores.empty() && lanes == 1;
+    make_room();
+  }
+
+  // A forked child's: it writes the same fields, with nothing begun.
+  explicit ReplayWriter(ReplayWriter& inherited)
+      : core_object_(inherited.core_object_),
+        core_(inherited.core_),
+        num_lanes_(inherited.num_lanes_),
+        convert_(inherited.convert_),
+        writer_(core_.buffer, child_seed(inherited.writer_.random())),
+        lanes_(core_.buffer.schema(), num_lanes_, writer_.episode()),
+        straight_(inherited.straight_),
+        slots_(inherited.slots_),
+        terminated_(inherited.terminated_),
+        truncated_(inherited.truncated_),
+        priorities_(inherited.priorities_),
+        mask_(inherited.mask_) {
+    make_room();
   }
 
   // Writes steps [begin, end) of those given: from step 0 as a new addition, from a later one as a further part of it.
@@ -147,6 +160,14 @@ class ReplayWriter {
       count = to;
     }
   };
+
+  void make_room() {
+    values_.resize(slots_.size());
+    pointers_.resize(slots_.size());
+    size_t scratch = 0;
+    for (const Slot& slot : slots_) scratch += slot.itemsize;
+    scratch_.resize(scratch + 4 * sizeof(double));
+  }
 
   Steps read_all(nb::dict given) {
     scratch_used_ = 0;
@@ -400,20 +421,43 @@ class ReplayWriter {
   std::vector<int64_t> written_;  // by all parts of the last addition; the writer_ knows those of the last part
 };
 
+// What Python holds: the writer of whichever process it is in.
+class WriterOfProcess {
+ public:
+  WriterOfProcess(nb::object core, size_t lanes, uint64_t seed, nb::object convert)
+      : writer_(std::make_unique<ReplayWriter>(std::move(core), lanes, seed, std::move(convert))) {}
+
+  // Calls a method of it.
+  template <auto method, class... Args>
+  static auto call(WriterOfProcess& self, Args... args) {
+    ReplayWriter& writer = self.writer_.get([](ReplayWriter& inherited) {
+      return std::make_unique<ReplayWriter>(inherited);
+    });
+    return (writer.*method)(std::move(args)...);
+  }
+
+ private:
+  PerProcess<ReplayWriter> writer_;
+};
+
 }  // namespace
 
 void bind_replay_writer(nb::module_& module) {
-  nb::class_<ReplayWriter>(module, "ReplayWriter",
-                           "Writes the steps of one or several lanes; ``penstock.replay.Writer`` is its face.")
+  using Face = WriterOfProcess;
+  using Lane = std::optional<int64_t>;
+  nb::class_<Face>(module, "ReplayWriter",
+                   "Writes the steps of one or several lanes; ``penstock.replay.Writer`` is its face.")
       .def(nb::init<nb::object, size_t, uint64_t, nb::object>(), nb::arg("core"), nb::arg("lanes"), nb::arg("seed"),
            nb::arg("convert"))
-      .def("add", &ReplayWriter::add, nb::arg("steps"), nb::arg("begin") = 0, nb::arg("end") = SIZE_MAX)
-      .def("check", &ReplayWriter::check, nb::arg("steps"))
-      .def("count_rows", &ReplayWriter::count_rows, nb::arg("steps"), nb::arg("begin"), nb::arg("end"))
-      .def("count_rows_at_end", &ReplayWriter::count_rows_at_end, nb::arg("lane").none() = nb::none())
-      .def("end_episode", &ReplayWriter::end_episode, nb::arg("lane").none() = nb::none())
-      .def("written", &ReplayWriter::written)
-      .def("episode_length", &ReplayWriter::episode_length, nb::arg("lane") = 0);
+      .def("add", &Face::call<&ReplayWriter::add, nb::dict, size_t, size_t>, nb::arg("steps"), nb::arg("begin") = 0,
+           nb::arg("end") = SIZE_MAX)
+      .def("check", &Face::call<&ReplayWriter::check, nb::dict>, nb::arg("steps"))
+      .def("count_rows", &Face::call<&ReplayWriter::count_rows, nb::dict, size_t, size_t>, nb::arg("steps"),
+           nb::arg("begin"), nb::arg("end"))
+      .def("count_rows_at_end", &Face::call<&ReplayWriter::count_rows_at_end, Lane>, nb::arg("lane").none() = nb::none())
+      .def("end_episode", &Face::call<&ReplayWriter::end_episode, Lane>, nb::arg("lane").none() = nb::none())
+      .def("written", &Face::call<&ReplayWriter::written>)
+      .def("episode_length", &Face::call<&ReplayWriter::episode_length, size_t>, nb::arg("lane") = 0);
 }
 
 }  // namespace penstock

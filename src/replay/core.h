@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "../bindings.h"
 #include "buffer.h"
+#include "per_process.h"
 #include "sampler.h"
 #include "threads.h"
 
@@ -25,6 +27,9 @@ struct FieldFace {
   std::vector<Py_ssize_t> batch_shape;  // of one row
 };
 
+// Of the generator that a forked child draws from in place of its parent's.
+inline uint64_t child_seed(Random& inherited) { return inherited.next() ^ ProcessIdentity::of_this_process(); }
+
 struct ReplayCore {
   ReplayCore(nb::object control, nb::object data, nb::handle plan, bool is_new, size_t num_threads, uint64_t seed);
 
@@ -34,9 +39,23 @@ struct ReplayCore {
   std::string terminated, truncated;  // names of the boundary signals; "" for none
   bool lenient;                       // takes what cpprb took: any shape of the right size, any dtype
   bool by_batch, stratified;          // how weights are normalised, how rows are drawn by priority
-  Threads threads;
-  Sampler sampler;
-  std::timed_mutex sampling;  // held while the sampler works: threads may share a buffer
+
+  // What this process reads with; a forked child draws from a stream of its own.
+  struct Reader {
+    Reader(Buffer& buffer, size_t num_threads, uint64_t seed) : threads(num_threads), sampler(buffer, threads, seed) {}
+    Threads threads;
+    Sampler sampler;
+    std::timed_mutex alone;  // held while the sampler works: threads may share a buffer
+  };
+  Reader& reader() {
+    return reader_.get([this](Reader& inherited) {
+      return std::make_unique<Reader>(buffer, num_threads_, child_seed(inherited.sampler.random()));
+    });
+  }
+
+ private:
+  size_t num_threads_;
+  PerProcess<Reader> reader_;
 };
 
 // ValueError that names the first priority that is none.

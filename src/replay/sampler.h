@@ -69,9 +69,6 @@ class Sampler {
   static constexpr size_t kRounds = 10'000;
 
   void start(size_t count) {
-    // A forked child draws from a stream of its own.
-    if (forks_ != fork_generation()) random_ = Random(random_.next() ^ ProcessIdentity::of_this_process());
-    forks_ = fork_generation();
     rows_.resize(count);
     ids_.resize(count);
     uniforms_.resize(count);
@@ -165,7 +162,6 @@ class Sampler {
   Buffer& buffer_;
   Gather gather_;
   Random random_;
-  uint64_t forks_ = fork_generation();
   std::vector<uint64_t> rows_, ids_, some_rows_, some_ids_;
   std::vector<double> uniforms_, leaves_;
   std::vector<size_t> places_;

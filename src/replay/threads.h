@@ -1,4 +1,4 @@
-// A few threads that help the caller with one piece of work at a time.
+// A few threads that help the caller with one piece of work at a time. They do not follow a fork: see per_process.h.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,6 @@
 #include <system_error>
 #include <thread>
 #include <vector>
-
-#include "writers.h"
 
 namespace penstock {
 
@@ -90,12 +88,9 @@ class Threads {
     }
   };
 
-  // Threads do not follow a fork: a child starts its own, and leaves the copies of its parent's alone. Where the system
-  // gives fewer than asked for, those that there are do the work.
+  // Where the system gives fewer than asked for, those that there are do the work.
   void start() {
-    if (crew_ != nullptr && forks_ == fork_generation()) return;
-    if (crew_ != nullptr) (void)crew_.release();
-    forks_ = fork_generation();
+    if (crew_ != nullptr) return;
     crew_ = std::make_unique<Crew>();
     try {
       while (crew_->threads.size() + 1 < count_) crew_->threads.emplace_back([crew = crew_.get()] { crew->serve(); });
@@ -106,10 +101,6 @@ class Threads {
 
   void stop() {
     if (crew_ == nullptr) return;
-    if (forks_ != fork_generation()) {
-      (void)crew_.release();
-      return;
-    }
     {
       std::lock_guard lock(crew_->mutex);
       crew_->over = true;
@@ -119,7 +110,6 @@ class Threads {
   }
 
   size_t count_;
-  uint64_t forks_ = 0;
   std::unique_ptr<Crew> crew_;
 };
 

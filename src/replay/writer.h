@@ -16,25 +16,26 @@ namespace penstock {
 // Used by one thread at a time. Many writers, of any processes, write to one buffer at once.
 class BufferWriter final : public Sink {
  public:
-  BufferWriter(Buffer& buffer, uint64_t seed) : buffer_(buffer), random_(seed), epoch_(buffer.epoch()) { join(); }
+  BufferWriter(Buffer& buffer, uint64_t seed)
+      : buffer_(buffer),
+        random_(seed),
+        epoch_(buffer.epoch()),
+        number_(buffer.writers().join()),
+        episode_(buffer.first_episode()) {}
 
-  ~BufferWriter() {
-    if (forks_ == fork_generation()) buffer_.writers().leave(number_);
-  }
+  ~BufferWriter() { buffer_.writers().leave(number_); }
+  BufferWriter(const BufferWriter&) = delete;
+  BufferWriter& operator=(const BufferWriter&) = delete;
 
-  // To be called first in every add. False if what was begun before is void: the buffer was cleared, or this is a
-  // forked child, which is a writer of its own.
+  Random& random() { return random_; }
+
+  // To be called first in every add. False if what was begun before is void: the buffer was cleared.
   bool begin_add() {
     written_.clear();
     passed_over_ = 0;
     const uint64_t epoch = buffer_.epoch();
-    const bool same_process = forks_ == fork_generation();
-    if (same_process && epoch_ == epoch) return true;
-    if (same_process) {
-      episode_ = buffer_.first_episode();  // what was loaded may hold the numbers that would come next
-    } else {
-      join();
-    }
+    if (epoch_ == epoch) return true;
+    episode_ = buffer_.first_episode();  // what was loaded may hold the numbers that would come next
     epoch_ = epoch;
     return false;
   }
@@ -121,13 +122,6 @@ class BufferWriter final : public Sink {
   static constexpr uint64_t kYoungShare = 16;
   static constexpr size_t kTries = 64;  // rows in the hands of other writers, one after another, before one is given up
 
-  void join() {
-    number_ = buffer_.writers().join();
-    if (forks_ != fork_generation()) random_ = Random(random_.next() ^ ProcessIdentity::of_this_process());
-    forks_ = fork_generation();
-    episode_ = buffer_.first_episode();
-  }
-
   // The row for a new id: the oldest; in a reservoir of k rows the i-th id takes a free row, or any with chance k / i.
   bool place(Ticket& ticket) {
     RowStore& rows = buffer_.rows();
@@ -143,9 +137,8 @@ class BufferWriter final : public Sink {
   Buffer& buffer_;
   Random random_;   // for reservoirs
   uint64_t epoch_;  // of the buffer, when the last add began
-  uint64_t forks_ = fork_generation();
-  uint32_t number_ = Writers::kNobody;
-  int64_t episode_ = 0;
+  uint32_t number_;
+  int64_t episode_;
   std::vector<uint64_t> written_;
   size_t passed_over_ = 0;  // rows of this add that a reservoir did not take
 };

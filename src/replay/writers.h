@@ -7,23 +7,12 @@
 #include <cstring>
 #include <new>
 #include <optional>
-#include <pthread.h>
 #include <string>
 #include <unistd.h>
 
 #include "../region.h"
 
 namespace penstock {
-
-// Counts the forks that led to this process, so that an object notices for the price of a load that it was inherited.
-inline uint64_t fork_generation() {
-  static std::atomic<uint64_t> forks{0};
-  static const bool registered = [] {
-    return pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); }) == 0;
-  }();
-  (void)registered;
-  return forks.load(std::memory_order_relaxed);
-}
 
 // A process, told apart from a later one with the same number by when it started. Zero names nobody.
 class ProcessIdentity {

@@ -1,12 +1,15 @@
 """Failure: what is killed is replaced, what is broken ends the run with the whole story, and nothing is left behind."""
 
+import multiprocessing
 import os
 import random
 import resource
+import shlex
 import signal
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,6 +184,58 @@ def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_chec
     # Where a reset fails at the very start, the other worker may or may not have been learned from already.
     assert RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0 or not has_learned
     assert "ZeroDivisionError" in Path("run", "log.txt").read_text()
+
+
+class Odd(Exception):
+    """Raised by a callback of a user."""
+
+
+@pytest.mark.parametrize("raised", [Odd("enough"), SystemExit(5)], ids=["exception", "exit"])
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_a_callback_that_raises_leaves_a_checkpoint_and_a_trainer_that_can_go_on(backend, raised, tmp_path):
+    def complain(status):
+        if status.steps:
+            raise raised
+
+    settings = {**TINY, "num_workers": 1, "backend": backend, "run_dir": str(tmp_path / "run")}
+    with Trainer(PPO, **settings, checkpoint_interval=0) as trainer:
+        with pytest.raises(type(raised)) as caught:
+            trainer.train(FOR_EVER, quiet=True, on_update=complain)
+        assert caught.value is raised
+        saved = RunDirectory.open(tmp_path / "run").checkpoints.latest().meta["steps"]
+        assert 0 < saved <= trainer.status.steps
+        assert repr(raised) in (tmp_path / "run" / "log.txt").read_text()
+        assert trainer.train(32, quiet=True).steps >= saved + 32
+
+
+def test_the_command_that_resumes_is_one_that_a_shell_reads_as_it_was_meant(tmp_path):
+    settings = {**ONE_LANE, "env": FaultyEnv, "env_kwargs": {"step_answers": {20: ArithmeticError("it broke")}}}
+    trainer = Trainer(PPO, **{**settings, "backend": "serial", "run_dir": str(tmp_path / "my run")})
+    with pytest.raises(TrainingFailed) as failure:
+        trainer.train(quiet=True)
+    command = shlex.split(str(failure.value).splitlines()[-1].partition("with: ")[2])
+    assert command == ["penstock", "resume", str(tmp_path / "my run")]
+
+
+def test_the_supervisor_listens_to_a_role_while_it_talks_to_it(monkeypatch):
+    # A role that reports more than its pipe holds hears nothing before it has been heard.
+    monkeypatch.setattr(launcher, "take", lambda: None)
+    run, heard, got = Collecting(PPO), [], []
+    backend = LocalBackend(run.arena, [], lambda *report: heard.append(report), Restarts(False))
+    ours, theirs = multiprocessing.Pipe()
+    backend._processes["learner"] = local.Process(SimpleNamespace(name="learner"), 0, ours)
+    large = bytes(5_000_000)
+
+    def role():
+        theirs.send(("learned", large))
+        got.append(theirs.recv())
+
+    thread = threading.Thread(target=role, daemon=True)
+    thread.start()
+    assert backend.send("learner", "set_weights", large)
+    thread.join()
+    assert got == [("set_weights", large)] and heard == [("learner", "learned", large)]
+    run.close()
 
 
 NAN = np.array([0.0, np.nan], np.float32)

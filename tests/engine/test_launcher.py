@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -53,6 +55,27 @@ def test_a_death_is_told_with_its_status_and_a_killed_launcher_takes_the_roles_a
     assert processes.left_after(2.0) == []
     with pytest.raises(LauncherDied):
         fork(running, "evaluator")
+
+
+def test_a_death_is_told_also_where_the_maker_has_blocked_the_signals_of_it():
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        running = Launcher()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        role, *_kept = fork(running, "rollout-0")
+        os.kill(role, signal.SIGKILL)
+        heard = []
+        wait_until(lambda: heard.extend(running.deaths()) or heard, "the death is told")
+        assert heard == [(role, signal.SIGKILL)]
+    finally:
+        running.close()
+
+
+def test_a_pathlib_path_among_the_places_of_modules_harms_nobody(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
+    assert launcher_of_a_run() > 0
 
 
 def test_roles_lead_groups_of_their_own_out_of_reach_of_the_terminal(running):

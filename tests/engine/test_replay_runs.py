@@ -296,6 +296,37 @@ def test_a_damaged_replay_is_named_and_filled_again(how, tmp_path):
     assert "save_replay=False" not in note, "it says what is wrong"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_saved_anew"),
+    [
+        (b'"begin"', b'"begun"', True),
+        (b"{", b"[", True),
+        (b"penstock", b"penstoke", True),
+        (b'"version": 1', b'"version": 9', False),
+    ],
+    ids=["content", "no JSON", "format", "another version"],
+)
+def test_a_run_whose_replay_has_a_damaged_manifest_ends_well_and_says_what_became_of_it(
+    before, after, is_saved_anew, tmp_path
+):
+    path = tmp_path / "run"
+    begin(path)
+    manifest = path / "replay" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(before, after, 1))
+    damaged = manifest.read_bytes()
+    with Trainer.resume(str(path), total_steps=100) as trainer:
+        assert trainer.train(quiet=True).steps == 100
+    with Trainer.resume(str(path), total_steps=110) as trainer:
+        assert bool(len(replay_of(trainer).buffer)) == is_saved_anew
+        assert trainer.train(quiet=True).steps == 110
+    if is_saved_anew:
+        assert (path / "replay" / "manifest.json.damaged").read_bytes() == damaged
+        assert log_of(path).count("the whole buffer is saved anew") == 1
+    else:
+        assert manifest.read_bytes() == damaged
+        assert "warning: the replay buffer could not be saved, the weights are: " in log_of(path)
+
+
 def test_a_run_that_was_refilled_can_be_resumed_again(tmp_path):
     path = tmp_path / "run"
     begin(path, save_replay=False)

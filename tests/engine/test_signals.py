@@ -1,16 +1,21 @@
 """Signals: how a run is interrupted, and that nothing of it outlives its main process."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from penstock.algorithms.ppo import PPO
+from penstock.engine.interruption import interruption
 from penstock.engine.trainer import Trainer, TrainingInterrupted
 from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
-from tests.engine.processes import TINY, Watched, family, script, started, wait_for_line, wait_until
+from tests.engine.broken_environment import Counting
+from tests.engine.processes import PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -29,12 +34,45 @@ def wait_until_it_learns(folder: Path) -> None:
     wait_until((folder / "run" / "metrics.jsonl").exists, "the run has learned from steps")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_ends_a_run_in_good_order(signum, tmp_path):
+def to_the_terminal(process, signum):
+    """As Ctrl-C does: every process of the group gets it."""
+    os.killpg(process.pid, signum)
+
+
+def to_every_process(process, signum):
+    """As `systemctl stop` and the time limit of a cluster do, here with the supervisor last."""
+    for pid in [*family(process.pid).values(), process.pid]:
+        os.kill(pid, signum)
+
+
+def twice(process, signum):
+    """As `timeout` does: to the process, and at once to its group."""
+    process.send_signal(signum)
+    wait_until(lambda: not pending(process.pid, signum), "the first has come")
+    os.killpg(process.pid, signum)
+
+
+def pending(pid: int, signum: int) -> bool:
+    """Whether a signal waits to be delivered."""
+    lines = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    return any(int(lines[name], 16) >> (signum - 1) & 1 for name in ("SigPnd", "ShdPnd"))
+
+
+@pytest.mark.parametrize(
+    ("send", "signum"),
+    [
+        (to_the_terminal, signal.SIGINT),
+        (to_every_process, signal.SIGTERM),
+        (to_every_process, signal.SIGINT),
+        (twice, signal.SIGTERM),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
     with started(COMMAND, tmp_path) as process:
         wait_until_it_learns(tmp_path)
         processes = watch(process)
-        os.killpg(process.pid, signum)  # as a terminal does it: every process of the group gets it
+        send(process, signum)
         rest, _ = process.communicate()
         assert process.returncode == 130
         assert processes.left_after(2.0) == []
@@ -158,6 +196,113 @@ def test_a_trainer_that_is_never_closed_leaves_nothing_behind_when_the_program_e
         process.communicate("\n")
         assert process.returncode == 0
         assert processes.left_after(2.0) == []
+
+
+def test_the_same_signal_at_once_is_one_and_later_it_is_the_second(monkeypatch):
+    with interruption() as interrupted:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupted.is_set()
+    monkeypatch.setattr("penstock.engine.interruption.ECHO_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt), interruption():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_that_was_ignored_before_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell has it for what it runs in the background
+    try:
+        with interruption() as interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interrupted.is_set()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupted.is_set()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def say_so_and_stay(connection):
+    connection.send("here")
+    while True:
+        time.sleep(0.01)
+
+
+def end_of_forked(signum):
+    """How a child ends that is forked and then sent a signal: SIGTERM before it can have done anything."""
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=say_so_and_stay, args=(theirs,), daemon=True)
+    child.start()
+    if signum == signal.SIGINT:
+        ours.recv()
+    os.kill(child.pid, signum)
+    child.join(PATIENCE / 3)
+    code = child.exitcode
+    child.kill()
+    return code
+
+
+def test_a_child_that_is_forked_meanwhile_heeds_signals_as_ever():
+    with interruption():
+        assert all(end_of_forked(signal.SIGTERM) == -signal.SIGTERM for _ in range(20))
+        assert end_of_forked(signal.SIGINT) == 1  # a KeyboardInterrupt
+
+
+class StartsAndEnds(Counting):
+    """Starts processes in each way, ends each by each signal, and writes down how that went; only in a role."""
+
+    def __init__(self, home, folder):
+        super().__init__()
+        if os.getpid() == home:
+            return
+        ends = []
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            program = subprocess.Popen(["sleep", "1000"])
+            program.send_signal(signum)
+            ends += [program.wait(PATIENCE / 3), end_of_forked(signum)]
+        Path(folder, str(os.getpid())).write_text(str(ends))
+
+
+def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
+    given = {"home": os.getpid(), "folder": str(tmp_path)}
+    settings = {**TINY, "env": StartsAndEnds, "env_kwargs": given, "num_workers": 1, "num_envs_per_worker": 2}
+    with Trainer(PPO, **settings, run_dir=None) as trainer:
+        trainer.train(32, quiet=True)
+    assert {file.read_text() for file in tmp_path.iterdir()} == {"[-15, -15, -2, 1]"}
+
+
+class EndsAtASign(Counting):
+    """Fails as soon as a file is there: as one does whose server got the signal, too."""
+
+    def __init__(self, sign):
+        super().__init__()
+        self.sign = Path(sign)
+
+    def step(self, action):
+        if self.sign.exists():
+            raise ConnectionError("the server is gone")
+        return super().step(action)
+
+
+def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in_good_order(tmp_path):
+    run, sign = tmp_path / "run", tmp_path / "sign"
+
+    def press(status):
+        if status.steps and not sign.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+            sign.touch()
+
+    with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
+        save = trainer._supervisor._save_run
+        # The failure is there before the checkpoint is asked for.
+        trainer._supervisor._save_run = lambda: (
+            trainer._supervisor._turn_until(lambda: trainer._supervisor._failure is not None, PATIENCE),
+            save(),
+        )
+        with pytest.raises(TrainingInterrupted):
+            trainer.train(10**9, quiet=True, on_update=press)
+        assert trainer._supervisor._failure is not None
+    assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
 
 
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():

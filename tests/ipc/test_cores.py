@@ -4,23 +4,33 @@ import pytest
 
 from penstock.ipc import available_cores, whole_cores
 from penstock.ipc.cores import cpu_quota
+from tests.ipc.test_memory import kernel
 
 
 @pytest.mark.parametrize(
-    ("files", "cores"),
+    ("membership", "files", "cores"),
     [
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
+        ("0::/", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("0::/docker/0123", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::/", {}, None),
     ],
+    ids=["version 2", "no limit", "version 1", "no limit of version 1", "a container's own as root", "no files"],
 )
-def test_the_quota_of_a_container_is_read_from_its_cgroup(tmp_path, files, cores):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert cpu_quota(tmp_path) == cores
+def test_the_quota_of_a_container_is_read_from_its_cgroup(tmp_path, membership, files, cores):
+    assert cpu_quota(**kernel(tmp_path, membership, files)) == cores
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("200000 100000", "max 100000"), ("400000 100000", "100000 50000")])
+def test_the_tightest_of_nested_quotas_counts(tmp_path, outer, inner):
+    files = {"a/cpu.max": outer, "a/b/cpu.max": inner}
+    assert cpu_quota(**kernel(tmp_path, "0::/a/b", files)) == 2.0
+
+
+def test_without_proc_there_is_no_quota(tmp_path):
+    assert cpu_quota(proc=tmp_path, cgroup=tmp_path) is None
 
 
 @pytest.mark.parametrize(("quota", "available"), [(None, 4.0), (1.5, 1.5), (8.0, 4.0), (0.5, 0.5)])

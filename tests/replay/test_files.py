@@ -246,6 +246,24 @@ def test_a_directory_without_a_save_is_no_save(tmp_path):
     assert "not a directory" in refused(tmp_path / "file", "file")
 
 
+@pytest.mark.parametrize("report", [None, "given"])
+def test_a_damaged_manifest_is_moved_aside_and_everything_saved_anew(tmp_path, report):
+    core, told = filled(rows=9), []
+    saved(core, tmp_path)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_bytes(damaged := manifest.read_bytes()[:-10])
+    if report is None:
+        with pytest.warns(RuntimeWarning, match=r"moved to manifest\.json\.damaged, and the whole buffer") as warned:
+            save_buffer(core, SETTINGS, tmp_path)
+        assert warned[0].filename == __file__
+    else:
+        save_buffer(core, SETTINGS, tmp_path, report=told.append)
+        assert len(told) == 1 and "manifest.json is not JSON" in told[0] and "load an older copy" not in told[0]
+    assert (tmp_path / "manifest.json.damaged").read_bytes() == damaged
+    assert loaded(tmp_path) == core.contents()
+    assert {file.name for file in tmp_path.iterdir()} == named_files(tmp_path) | {"manifest.json.damaged"}
+
+
 def test_another_version_is_named_as_such_and_not_overwritten(tmp_path):
     core = filled()
     saved(core, tmp_path)

@@ -4,6 +4,8 @@ import os
 import pickle
 import random
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from penstock.replay import Field, NotReady, NStep, Prioritized, RateLimiter, ReplayBuffer, Reservoir, Uniform
+from penstock.replay.writer import Writer
 from tests.replay.stress import (
     FIELDS,
     PICTURES,
@@ -150,6 +153,38 @@ def test_a_fork_in_the_middle_of_an_episode_starts_one_of_its_own(fork: Start) -
     fork(_finish_an_episode, buffer).join()
     buffer.add(reward=1.0, terminated=True)
     assert [episode["reward"].tolist() for episode in buffer.episodes()] == [[20.0, 10.0], [3.0, 2.0, 1.0]]
+
+
+def _read_and_write(buffer: ReplayBuffer, writer: Writer) -> None:
+    assert_whole(buffer.sample(8))
+    assert_whole(buffer.sample(4096))  # by several threads
+    first = writer.add(**content(buffer, np.arange(3)))
+    assert writer.written.tolist()[0] == first and writer.episode_length() == 3
+    buffer.add(**content(buffer, np.arange(3)))
+
+
+@pytest.mark.parametrize("busy_with", ["sampling", "adding"])
+def test_a_fork_while_a_thread_is_at_the_buffer_leaves_the_child_free_to_use_it(fork: Start, busy_with: str) -> None:
+    buffer = ReplayBuffer(100_000, FIELDS, num_threads=2)
+    buffer.add(**content(buffer, np.arange(50_000)))
+    writer, many, is_over = buffer.writer(), content(buffer, np.arange(20_000)), threading.Event()
+
+    def keep_busy() -> None:  # nearly all of its time it is in the core, without the interpreter's lock
+        while not is_over.is_set():
+            buffer.sample(20_000) if busy_with == "sampling" else writer.add(**many)
+
+    thread = threading.Thread(target=keep_busy)
+    thread.start()
+    try:
+        children = [fork(_read_and_write, buffer, writer) for _ in range(8)]
+        end = time.monotonic() + 30.0
+        for child in children:
+            child.join(max(0.0, end - time.monotonic()))
+        assert [child.exitcode for child in children] == [0] * 8
+    finally:
+        is_over.set()
+        thread.join()
+    _read_and_write(buffer, buffer.writer())
 
 
 # ---- races

@@ -1,13 +1,15 @@
 """The view shows the numbers, wherever its output goes."""
 
+import errno
 import io
+import sys
 
 import pytest
 from rich.console import Console
 
 from penstock.runs.panels import beside, clock, number, panels, plain_line, spread
 from penstock.runs.status import RoleShare, Status
-from penstock.runs.view import LiveView, PlainView, open_view
+from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
 
 ROLES = (
     RoleShare(name="rollout x2", activities={"env": 0.62, "inference": 0.25, "wait slots": 0.10}, busy=0.87),
@@ -228,20 +230,39 @@ def test_live_output_gives_the_cursor_back_when_the_run_fails():
     assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
 
 
-class GoneTerminal(io.StringIO):
-    """A terminal whose other end was closed."""
+class Going(io.StringIO):
+    """An output whose other end is closed after so many writes."""
+
+    def __init__(self, writes: int, error: OSError) -> None:
+        super().__init__()
+        self._writes_left = writes
+        self._error = error
 
     def write(self, text: str) -> int:
-        raise OSError(5, "Input/output error")
+        self._writes_left -= 1
+        if self._writes_left < 0:
+            raise self._error
+        return super().write(text)
 
 
+GONE = [OSError(errno.EIO, "a terminal"), BrokenPipeError(errno.EPIPE, "a reader"), OSError(errno.ENOSPC, "a disk")]
+
+
+@pytest.mark.parametrize("error", GONE, ids=str)
+@pytest.mark.parametrize("writes", [0, 1, 4])
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_that_is_gone_does_not_end_the_run(is_terminal):
-    console = Console(file=GoneTerminal(), force_terminal=is_terminal, _environ={"TERM": "xterm"})
+def test_an_output_that_is_gone_ends_the_view_and_neither_the_run_nor_what_the_program_prints(
+    is_terminal, writes, error, clock_hand
+):
+    before = sys.stdout
+    console = ViewConsole(file=Going(writes, error), force_terminal=is_terminal, _environ={"TERM": "xterm"})
     with open_view(console) as view:
-        view.update(status())
-        view.event("still training")
+        for second in (0.0, 3.0, 6.0):
+            clock_hand(second)
+            view.update(status())
+            view.event("still training")
         view.close(status())
+    assert sys.stdout is before
 
 
 def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
