@@ -2,14 +2,14 @@
 
     python bench/torture.py [--seed 1] [--faults 300] [--hours H] [--jobs 2] [--patience 180] [--short]
 
-A story is one run: it is trained in three lives, in the midst of each five faults befall it that it has to outlive, then
-one that ends it, then perhaps damage to its files; after the last life it is resumed once more and left in peace. Every
-fourth story is of a serial run, whose checkpoints must be those of a twin that nothing happens to, bit for bit. What
-befalls whom is drawn from the seed; when exactly it happens is up to the machine.
+A story is one run of three lives. In the midst of each, five faults befall it that it has to outlive; then one ends it,
+and then perhaps its files are damaged. After the last life it is resumed once more and left in peace. Every fourth
+story is of a serial run: its checkpoints must be, bit for bit, those of a twin that nothing happens to. What befalls
+whom is drawn from the seed; when exactly it happens is up to the machine.
 
 Stories follow one another until so many faults are done (several minutes), or with --hours until the time is over.
---short is the form of the test suite: one life of three faults each. The end is a table, and exit code 1 if anything was
-not as it should be; then the outputs of the runs in question are kept.
+--short is the form of the test suite: a few stories of one life with three faults. The end is a table, and exit code 1
+if anything was not as it should be; what the runs in question have written is then kept, and named.
 """
 
 from __future__ import annotations

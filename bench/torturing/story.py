@@ -27,9 +27,13 @@ FAILED, INTERRUPTED = 1, 130
 WORKERS, LANES = 2, 4
 SECONDS = 0.0003  # that a step sleeps
 CHECKPOINT_INTERVAL = 1_000
+LAST = "last"  # name of the life that is left in peace
 LAST_STEPS = 2_500  # steps of the life that is left in peace
+ECHO = 0.6  # seconds within which a second signal may be taken for the first
 GRACE = 20.0  # seconds after which a process that outlives its run is counted; the longest time taken is shown beside
-WRONG = ("hangs", "processes left", "memory left", "ended badly", "not resumed", "steps twice or lost", "results differ")
+WRONG = (
+    "hangs", "processes left", "memory left", "ended badly", "not resumed", "steps twice or lost", "results differ"
+)  # fmt: skip
 
 FLAGS = (
     f"--env torturing.counted:Corridor --encoder torturing.counted:Place --hidden-sizes 8 --no-normalize-observations "
@@ -98,7 +102,7 @@ class Player:
                 return self.report
             for fault in life.damage:
                 self._damage(fault, self._store.steps())
-        self._live("last", None)
+        self._live(LAST, None)
         return self.report
 
     # -- lives -----------------------------------------------------------------------------------------------------
@@ -240,6 +244,7 @@ class Player:
         random.Random(fault.dice).shuffle(victims)
         yield from victims
         if fault.kind == "SIGTERM twice":
+            time.sleep(ECHO + fault.seconds / 4)
             yield from victims
 
     @staticmethod
@@ -302,11 +307,13 @@ class Player:
     # -- audits ----------------------------------------------------------------------------------------------------
 
     def _look_at_what_is_left(self, run: Run) -> None:
+        """Look for temporary files, and at the very end for what was begun in the run directory and never finished."""
         left = [*(self._folder / "tmp").iterdir()]
+        if run.life == LAST:
+            left += [path for path in self._run_dir.rglob("*") if path.name.startswith(".")]
         if left:
-            self._note(run, "memory left", f"temporary files: {', '.join(path.name for path in left)}")
-            for path in left:
-                path.rename(self._folder / f"left-{run.life}-{path.name}")
+            self._note(run, "memory left", ", ".join(map(str, left)))
+            shutil.rmtree(self._folder / "tmp")
 
     def _audit(self, run: Run, base: int, before: set[tuple[int, int]]) -> None:
         """Compare what was written down while learning with what the checkpoints of this life say."""
@@ -365,7 +372,7 @@ class Player:
 
         keys = keys_of(torch.from_numpy(buffer.get_all()["obs"])).numpy()
         twice, lost = ledger.twice_and_lost(keys)
-        self.report.steps += len(keys) if run.life == "last" else 0
+        self.report.steps += len(keys) if run.life == LAST else 0
         if twice or lost:
             self._note(run, "steps twice or lost", f"in the replay buffer: {twice} twice, {lost} lost")
 

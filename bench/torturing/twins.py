@@ -15,7 +15,7 @@ from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.store import CheckpointStore
 from torturing.plan import Life
 from torturing.run import Run
-from torturing.story import CHECKPOINT_INTERVAL, FLAGS, Player
+from torturing.story import CHECKPOINT_INTERVAL, FLAGS, SECONDS, Player
 
 
 class TwinPlayer(Player):
@@ -26,7 +26,7 @@ class TwinPlayer(Player):
         return [
             "train", f"torturing.counted:{self._path.algorithm}", *flags.split(), "--keep-checkpoints", "100000",
             "--checkpoint-interval", str(CHECKPOINT_INTERVAL), "--eval-interval", str(10 * CHECKPOINT_INTERVAL),
-            "--run-dir", str(run_dir),
+            "--env-kwargs", f"seconds={SECONDS}", "--run-dir", str(run_dir),
         ]  # fmt: skip
 
     def _live(self, name: str, life: Life | None) -> bool:
@@ -64,7 +64,8 @@ class TwinPlayer(Player):
             if is_last:
                 self._expect_end(run, 0, "done after")
             else:
-                run.wait_until(lambda: max(twins.steps(), default=0) > new[-1], "the twin")
+                while max(twins.steps(), default=0) <= new[-1]:
+                    run.wait_for_progress("progress of the twin")
                 run.process.send_signal(signal.SIGKILL)
                 run.wait_for_end()
             common = sorted(set(new) & set(twins.steps()))

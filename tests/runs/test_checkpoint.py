@@ -1,6 +1,5 @@
 """A checkpoint comes back as it was saved, or says what is wrong with it."""
 
-import json
 from pathlib import Path
 
 import pytest

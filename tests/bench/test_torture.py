@@ -1,0 +1,157 @@
+"""The torture: its plan follows from its seed, what is wrong is found, and its short form finds nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+FIRST = 7 << 32  # key of the first step of an environment
+
+
+@pytest.fixture(autouse=True)
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+
+
+def test_a_story_follows_from_its_seed_and_number_alone():
+    from torturing.plan import draw
+
+    assert draw(1, 5) == draw(1, 5)
+    assert draw(1, 5) != draw(2, 5)
+
+
+def test_in_twenty_stories_every_path_every_fault_and_every_end_has_its_turn():
+    from torturing.plan import ENDINGS, KILLS, MOST_KILLS, PATHS, _in_the_midst, draw
+
+    stories = [draw(1, number) for number in range(20)]
+    lives = [life for story in stories for life in story.lives]
+    assert {story.path for story in stories if not story.is_serial} == set(PATHS)
+    assert {story.is_serial for story in stories} == {True, False}
+    assert {(life.ending.kind, life.ending.target) for life in lives} >= set(ENDINGS)
+    befell = {(fault.kind, fault.target) for life in lives for fault in life.faults}
+    assert befell >= {fault for path in PATHS for fault in _in_the_midst(path, False)}
+    assert max(sum(fault.kind in KILLS for fault in life.faults) for life in lives) == MOST_KILLS
+
+
+@pytest.mark.parametrize(
+    ("numbers", "twice", "lost"),
+    [([0, 1, 2, 3], 0, 0), ([0, 1, 1, 2], 1, 0), ([0, 1, 3], 0, 1), ([1, 2], 0, 1), ([], 0, 0), ([2, 0, 1], 0, 0)],
+    ids=["as it should be", "a step twice", "a step between two lost", "the first lost", "nothing", "in any order"],
+)
+def test_the_ledger_tells_steps_that_were_learned_from_twice_or_never(tmp_path, numbers, twice, lost):
+    from torturing.ledger import Ledger, read
+
+    book = Ledger(tmp_path, "0")
+    other = FIRST + (1 << 32) + np.arange(4)
+    for part in np.array_split(np.array(numbers, np.int64) + FIRST, 2):
+        book.learned(np.concatenate([part, other[:2]]), torn=0)
+        other = other[2:]
+    book.learned(np.empty(0, np.int64), torn=3)
+    account = read(tmp_path, "0")
+    assert (account.steps, account.twice, account.lost, account.torn) == (len(numbers) + 4, twice, lost, 3)
+    (sums,) = account.sums.values()
+    assert sums[-1] == account.steps
+
+
+def test_a_record_that_its_process_was_killed_in_is_left_out(tmp_path):
+    from torturing.ledger import Ledger, read
+
+    book = Ledger(tmp_path, "0")
+    book.learned(FIRST + np.arange(3), torn=0)
+    book.learned(FIRST + np.arange(3, 6), torn=0)
+    (path,) = tmp_path.iterdir()
+    os.truncate(path, path.stat().st_size - 8)
+    assert read(tmp_path, "0").steps == 3
+
+
+def test_a_row_of_two_steps_is_seen_to_be_torn():
+    from torturing.counted import Corridor, is_torn, keys_of
+
+    env = Corridor()
+    env.reset(seed=1)
+    shown, rewards = [env._observation()], []
+    for _ in range(30):
+        observation, reward, terminated, truncated, _ = env.step(1)
+        shown.append(observation)
+        rewards.append(reward)
+        if terminated or truncated:
+            env.reset()
+    keys, rewards = keys_of(torch.tensor(np.array(shown))), torch.tensor(rewards)
+    assert not is_torn(keys[:-1], keys[1:], rewards).any()
+    assert is_torn(keys[:-2], keys[2:], rewards[:-1]).all()
+    assert is_torn(keys[:-2], keys[1:-1], rewards[1:]).all()
+
+
+@pytest.mark.parametrize("dice", [0.0, 0.3, 0.999])
+def test_damage_is_one_bit_or_an_end_cut_off(tmp_path, dice):
+    from torturing.disk import damage
+
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100))
+    damage(path, "bit flipped", dice)
+    assert sum(byte.bit_count() for byte in path.read_bytes()) == 1
+    damage(path, "truncated", dice)
+    assert path.stat().st_size == int(dice * 100)
+
+
+WITH_AN_ORPHAN = """
+import json, sys
+from pathlib import Path
+from torturing import run
+
+run.adopt_orphans()
+run.LOOK = 0.001
+started = run.Run(["--version"], Path(sys.argv[1]), "0", patience=60.0)
+started.wait_for_end()
+alone = started.left_after_the_end(60.0)[1]
+run.subprocess.run([sys.executable, "-c", "import subprocess; subprocess.Popen(['sleep', '1000'])"])
+left = started.left_after_the_end(0.1)[1]
+started.kill()
+print(json.dumps([alone, left, started.left_after_the_end(60.0)[1]]))
+"""
+
+
+def test_a_process_that_outlives_its_run_is_found_though_its_parent_is_gone(tmp_path):
+    out = subprocess.run(
+        [sys.executable, "-c", WITH_AN_ORPHAN, str(tmp_path)], cwd=ROOT / "bench", capture_output=True, text=True
+    )
+    assert out.returncode == 0, out.stderr
+    alone, left, after = json.loads(out.stdout)
+    assert alone == after == []
+    assert len(left) == 1
+    assert left[0].startswith("sleep 1000")
+
+
+def test_a_run_that_makes_no_progress_hangs_and_one_that_is_gone_has_ended_early(tmp_path):
+    from torturing.run import EndedEarlyError, Hang, Run
+
+    run = Run(["doctor"], tmp_path, "0", patience=0.05)
+    os.kill(run.process.pid, signal.SIGSTOP)
+    with pytest.raises(Hang, match="progress was awaited for"):
+        run.wait_for_progress()
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    with pytest.raises(EndedEarlyError, match="exit code -9 while progress was awaited"):
+        run.wait_for_progress()
+
+
+@pytest.mark.timeout(300)
+def test_the_short_form_finds_nothing_wrong(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "torture.py"), "--short"], capture_output=True, text=True, env=environment
+    )
+    from torturing.story import WRONG
+
+    assert out.returncode == 0, out.stdout + out.stderr
+    rows = {row[:43].strip(): row[43:].strip() for row in out.stdout.splitlines()}
+    assert {name: rows[name] for name in WRONG} == dict.fromkeys(WRONG, "0")
+    assert int(rows["all"]) >= 12
+    assert list(tmp_path.iterdir()) == []
