@@ -350,16 +350,15 @@ class Player:
         if not saved.exists():
             return
         config = json.loads((self._run_dir / "config.json").read_text())
-        is_prioritized = "prioritized" not in config or config["prioritized"]
         alpha, beta = config["priority_alpha"], config["priority_beta"]
         number = Field((), "float32")
         fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": number}
         fields["next_obs"] = Field((3,), next_of="obs")
-        if "prioritized" not in config:  # Ape-X: first priorities are found from values
+        if self._path.algorithm == "CountedApeX":  # it stores the values that first priorities follow from
             fields |= {"value": number, "next_value": Field((), "float32", next_of="value")}
         buffer = ReplayBuffer(
             config["buffer_size"], fields, n_step=NStep(1, config["gamma"]), seed=config["seed"],
-            sampler=Prioritized(alpha, beta, normalize="batch") if is_prioritized else Uniform(),
+            sampler=Prioritized(alpha, beta, normalize="batch") if config["prioritized"] else Uniform(),
         )  # fmt: skip
         try:
             buffer.load(saved)
