@@ -21,8 +21,8 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from torturing import ledger
+from torturing.ledger import UNIT, keys_of
 
-UNIT = 2.0**-24  # of numbers in observations: float32 holds the multiples of it below 1 exactly
 CRUMB = 2.0**-20  # of the digits of a reward; with a 1 before them they still fit
 LENGTH = 8
 LONGEST = 24  # steps of an episode
@@ -83,16 +83,10 @@ class _First(nn.Module):
         return observations[..., :1]
 
 
-def keys_of(observations: Tensor) -> Tensor:
-    """Keys of the steps taken from observations ``[..., 3]``, int64 ``[...]``."""
-    numbers = (observations[..., 1:].double() / UNIT).long()
-    return numbers[..., 0] << 32 | numbers[..., 1]
-
-
-def is_torn(keys: Tensor, next_keys: Tensor, rewards: Tensor) -> Tensor:
+def is_torn(keys: np.ndarray, next_keys: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     """Whether what a step led to, or its reward, is another step's; bool, as the keys."""
-    crumbs = crumb(keys & 0xFFFFFFFF)
-    return (next_keys != keys + 1) | (rewards.double() - rewards.round().double() != crumbs)
+    crumbs = rewards.astype(np.float64) - np.rint(rewards)
+    return (next_keys != keys + 1) | (crumbs != crumb(keys & 0xFFFFFFFF))
 
 
 @cache
@@ -105,9 +99,9 @@ class _LearnsFromSegments:
 
     def prepare(self, model: Any, batch: Any) -> None:
         if (book := _ledger()) is not None:
-            keys = keys_of(batch.obs)
-            torn = is_torn(keys[:-1], keys[1:], batch.reward) & batch.valid
-            book.learned(keys[:-1][batch.learn > 0].numpy(), int(torn.sum()))
+            keys = keys_of(batch.obs.numpy())
+            torn = is_torn(keys[:-1], keys[1:], batch.reward.numpy()) & batch.valid.numpy()
+            book.learned(keys[:-1][batch.learn.numpy() > 0], int(torn.sum()))
         super().prepare(model, batch)  # type: ignore[misc]
 
 
@@ -116,7 +110,7 @@ class _LearnsFromReplay:
 
     def update(self, model: Any, batch: Any) -> Any:
         if (book := _ledger()) is not None:
-            torn = is_torn(keys_of(batch.obs), keys_of(batch.next_obs), batch.reward)
+            torn = is_torn(keys_of(batch.obs.numpy()), keys_of(batch.next_obs.numpy()), batch.reward.numpy())
             book.learned(np.empty(0, np.int64), int(torn.sum()))
         return super().update(model, batch)  # type: ignore[misc]
 

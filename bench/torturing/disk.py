@@ -11,24 +11,36 @@ from contextlib import suppress
 from pathlib import Path
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
-NBYTES = 32 << 20
+NBYTES, SHARED_NBYTES = 32 << 20, 1 << 30
 TINY = 1024  # bytes that a file may have where files are limited instead
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+SHARED_MEMORY = Path("/dev/shm")
+
+
 class SmallDisk:
     """A disk of 32 MiB, mounted where only this process and its children see it: it is gone when they are.
 
+    They also get a /dev/shm of their own, so that a name left in it can only be theirs.
+
     Where mounting is not allowed, filling it up means that files of the processes named may grow no more
-    (RLIMIT_FSIZE): writing fails with EFBIG instead of ENOSPC.
+    (RLIMIT_FSIZE): writing fails with EFBIG instead of ENOSPC. And /dev/shm is everybody's.
     """
 
     def __init__(self, place: Path) -> None:
         self.path = place
         place.mkdir()
-        self.is_mounted = _mount(place)
+        self.is_mounted = _leave_mounts() and _mount(place, NBYTES)
+        if self.is_mounted:
+            _mount(SHARED_MEMORY, SHARED_NBYTES)
+        self._names_before = set(SHARED_MEMORY.iterdir())
         self._filler = place / "filler"
+
+    def names_left(self) -> list[Path]:
+        """What has been left in /dev/shm."""
+        return sorted(set(SHARED_MEMORY.iterdir()) - self._names_before)
 
     def fill(self, pids: Iterable[int]) -> None:
         """Leave no byte free."""
@@ -55,15 +67,15 @@ class SmallDisk:
             _limit(pids, resource.RLIM_INFINITY)
 
 
-def _mount(place: Path) -> bool:
-    def call(function: str, *arguments: object) -> bool:
-        return getattr(_libc, function)(*arguments) == 0
+def _leave_mounts() -> bool:
+    """Have mounts of one's own from now on, if that is allowed."""
+    flags = ctypes.c_ulong(MS_REC | MS_PRIVATE)
+    return _libc.unshare(CLONE_NEWNS) == 0 and _libc.mount(b"none", b"/", None, flags, None) == 0
 
-    return (
-        call("unshare", CLONE_NEWNS)
-        and call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
-        and call("mount", b"tmpfs", os.fsencode(place), b"tmpfs", ctypes.c_ulong(0), b"size=%d" % NBYTES)
-    )
+
+def _mount(place: Path, nbytes: int) -> bool:
+    flags, options = ctypes.c_ulong(0), b"size=%d" % nbytes
+    return _libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", flags, options) == 0
 
 
 def _limit(pids: Iterable[int], nbytes: int) -> None:

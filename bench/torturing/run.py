@@ -73,7 +73,7 @@ class Run:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli", *arguments],
                 cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                process_group=0, preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL, me),
+                process_group=0, preexec_fn=lambda: _begin_afresh(me),
             )  # fmt: skip
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -164,6 +164,14 @@ class Run:
                 process.kill()
         self.process.wait()
         self.left_after_the_end(self._patience)
+
+
+def _begin_afresh(parent: int) -> None:
+    """In the child: heed signals, also those that whoever started the torture ignores, and die with the parent."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    set_parent_death_signal(signal.SIGKILL, parent)
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

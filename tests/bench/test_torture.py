@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 ROOT = Path(__file__).parents[2]
 FIRST = 7 << 32  # key of the first step of an environment
@@ -72,7 +71,8 @@ def test_a_record_that_its_process_was_killed_in_is_left_out(tmp_path):
 
 
 def test_a_row_of_two_steps_is_seen_to_be_torn():
-    from torturing.counted import Corridor, is_torn, keys_of
+    from torturing.counted import Corridor, is_torn
+    from torturing.ledger import keys_of
 
     env = Corridor()
     env.reset(seed=1)
@@ -83,7 +83,7 @@ def test_a_row_of_two_steps_is_seen_to_be_torn():
         rewards.append(reward)
         if terminated or truncated:
             env.reset()
-    keys, rewards = keys_of(torch.tensor(np.array(shown))), torch.tensor(rewards)
+    keys, rewards = keys_of(np.array(shown)), np.array(rewards)
     assert not is_torn(keys[:-1], keys[1:], rewards).any()
     assert is_torn(keys[:-2], keys[2:], rewards[:-1]).all()
     assert is_torn(keys[:-2], keys[1:-1], rewards[1:]).all()
