@@ -25,7 +25,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from functools import partial
 from pathlib import Path
 
 from torturing.plan import Story, draw
@@ -37,6 +36,11 @@ from penstock.ipc import set_parent_death_signal
 
 SHORT_STORIES = 4
 SHORT_PATHS = ("appo, central", "dqn", "a3c", "ppo")  # the last one is the serial run's
+
+
+def follow(parent: int) -> None:
+    """End with the process that plays all stories, however it goes; a story's run ends with its story."""
+    set_parent_death_signal(signal.SIGKILL, parent)
 
 
 def play(story: Story, folder: Path, patience: float) -> Report:
@@ -66,8 +70,7 @@ def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
         return not arguments.short and sum(r.faults.total() for r in reports) >= arguments.faults
 
     context = multiprocessing.get_context("spawn")
-    follows = partial(set_parent_death_signal, signal.SIGKILL, os.getpid())
-    with ProcessPoolExecutor(arguments.jobs, context, follows, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(arguments.jobs, context, follow, (os.getpid(),), max_tasks_per_child=1) as pool:
         while True:
             while len(playing) < arguments.jobs and not is_enough() and (story := next(coming, None)):
                 playing.add(pool.submit(play, story, place / f"story-{story.number}", arguments.patience))
