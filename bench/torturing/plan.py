@@ -36,13 +36,14 @@ class DataPath:
     is_central: bool = False
 
 
-SEGMENTS = "--segment-length 16 --batch-size 64"
+WORKERS, LANES, SEGMENT_LENGTH = 2, 4, 16
+SEGMENTS = f"--segment-length {SEGMENT_LENGTH} --batch-size {LANES * SEGMENT_LENGTH}"
 REPLAY = "--learning-starts 200 --batch-size 32 --buffer-size 200000 --n-step 1 --save-replay"
 PATHS = {
     "ppo": DataPath("CountedPPO", f"{SEGMENTS} --num-epochs 2", "segments"),
     "appo, central": DataPath("CountedAPPO", f"{SEGMENTS} --max-policy-lag 1000000", "segments", True),
     "dqn": DataPath("CountedDQN", f"{REPLAY} --prioritized", "replay"),
-    "a3c": DataPath("CountedA3C", "--segment-length 16", "workers"),
+    "a3c": DataPath("CountedA3C", f"--segment-length {SEGMENT_LENGTH}", "workers"),
     "impala": DataPath("CountedIMPALA", f"{SEGMENTS} --max-policy-lag 1000000", "segments"),
     "ppo, central": DataPath("CountedPPO", f"{SEGMENTS} --num-epochs 2", "segments", True),
     "apex, central": DataPath("CountedApeX", REPLAY, "replay", True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -14,16 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.replay import Field, NStep, Prioritized, ReplayBuffer, ReplayFileError, Uniform
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
-from penstock.runs.store import CheckpointStore
-from torturing import ledger
+from torturing import audit, ledger
 from torturing.disk import SmallDisk, damage
-from torturing.plan import PATHS, ROLLOUT, TREE, USER, Fault, Life, Story
+from torturing.plan import LANES, PATHS, ROLLOUT, TREE, USER, WORKERS, Fault, Life, Story
 from torturing.run import EndedEarlyError, Hang, Run, adopt_orphans
 
 FAILED, INTERRUPTED = 1, 130
-WORKERS, LANES = 2, 4
 SECONDS = 0.0003  # that a step sleeps
 CHECKPOINT_INTERVAL = 1_000
 LAST = "last"  # name of the life that is left in peace
@@ -89,8 +84,7 @@ class Player:
         self._patience = patience
         self._disk = SmallDisk(folder / "disk")
         self._run_dir = self._disk.path / "run"
-        self._store = CheckpointStore(self._run_dir / "checkpoints")
-        self._damaged: set[str] = set()  # names of checkpoints, and "replay": by the story, not by Penstock
+        self._files = audit.RunFiles(self._run_dir)
         self._kills = 0
         self._doing = "starting"
 
@@ -100,7 +94,7 @@ class Player:
             if not self._live(str(number), life):
                 return self.report
             for fault in life.damage:
-                self._damage(fault, self._store.steps())
+                self._damage(fault)
         self._live(LAST, None)
         return self.report
 
@@ -108,7 +102,7 @@ class Player:
 
     def _live(self, name: str, life: Life | None) -> bool:
         """Play one life; False where the story cannot go on."""
-        base, before = self._newest_intact(), self._checkpoints()
+        base, before = self._files.newest_intact(), self._files.checkpoints()
         arguments = self._train(self._run_dir) if not before else ["resume", str(self._run_dir)]
         if life is None:
             arguments += self._last_budget(base)
@@ -124,15 +118,15 @@ class Player:
             self._doing = "being left in peace"
             if life is None:
                 self._expect_end(run, 0, "done after")
+                if self._files.newest_intact() < base + LAST_STEPS:
+                    self._note(run, "ended badly", f"its last checkpoint is of step {self._files.newest_intact()}")
             else:
-                run.wait_until(lambda: self._checkpoints() - before, "a checkpoint")
+                run.wait_until(lambda: self._files.new_since(before), "a checkpoint")
                 for fault in life.faults:
                     self._suffer(run, fault)
                 self._end(run, life.ending)
             self._look_at_what_is_left(run)
-            self._audit(run, base, before)
-            if self._path.learns == "replay":
-                self._audit_replay(run)
+            self._audit(run, base, self._files.new_since(before))
             return True
         return False
 
@@ -175,7 +169,7 @@ class Player:
                 run.wait_for_progress("progress with a full disk")
             finally:
                 self._disk.free(pids)
-        elif not self._damage(fault, self._store.steps()):
+        elif not self._damage(fault):
             return
         if fault.kind not in ("truncated", "bit flipped"):
             self._count(fault)
@@ -213,10 +207,8 @@ class Player:
         if fault.kind == "SIGKILL" and fault.target in (USER, TREE):
             self._expect_end(run, -signal.SIGKILL, "")
         elif fault.kind in ("SIGTERM", "SIGINT"):
-            before = self._newest_intact()
             self._expect_end(run, INTERRUPTED, "resume:   penstock resume")
-            if self._newest_intact() < before:
-                self._note(run, "ended badly", f"its last checkpoint is of step {self._newest_intact()}, not {before}")
+            self._note_all(run, audit.last_word(run.text, self._files))
         elif fault.kind == "SIGTERM twice":  # the second may come when the run has ended, and nobody heeds it any more
             self._expect_end(run, INTERRUPTED, "", or_code=-signal.SIGTERM)
         elif fault.kind == "full disk, SIGTERM":
@@ -265,44 +257,26 @@ class Player:
 
     # -- damage ----------------------------------------------------------------------------------------------------
 
-    def _damage(self, fault: Fault, steps: list[int]) -> bool:
-        """Damage a file, where enough intact ones are left; say whether it was done."""
-        dice = random.Random(fault.dice)
+    def _damage(self, fault: Fault) -> bool:
+        """Damage a file, mostly of the newest checkpoint, where another is intact; say whether it was done."""
+        dice, files = random.Random(fault.dice), self._files
         if fault.target == "the replay files":
-            name, candidates = "replay", [*(self._run_dir / "replay").glob("*")]
+            name, candidates = "replay", [*files.replay.glob("*")]
         else:
-            intact = [s for s in steps if str(s) not in self._damaged and self._is_intact(s)]
-            newest = intact[-1:] if len(intact) > 1 and dice.random() < 0.7 else intact[:-1]
-            name = str(dice.choice(newest)) if newest else "best"
-            candidates = [*(self._store.directory / name).glob("*")]
+            intact = [steps for steps in files.store.steps() if files.is_intact(steps)]
+            victims = intact[-1:] if len(intact) > 1 and dice.random() < 0.7 else intact[:-1]
+            name = str(dice.choice(victims)) if victims else "best"
+            candidates = [*(files.store.directory / name).glob("*")]
         candidates = sorted(path for path in candidates if not path.name.startswith("."))
         try:
             done = damage(dice.choice(candidates), fault.kind, dice.random())
         except (IndexError, FileNotFoundError, ValueError):  # replaced, or gone, just now; or cut off already
             return False
-        self._damaged.add(name)
+        files.damaged.add(name)
         with (self._folder / "damage.txt").open("a") as notes:
             notes.write(f"{done}\n")
         self._count(fault)
         return True
-
-    def _is_intact(self, steps: int) -> bool:
-        try:
-            verify_checkpoint(self._store.path_of(steps))
-        except (CheckpointError, OSError):
-            return False
-        return True
-
-    def _newest_intact(self) -> int:
-        return max((steps for steps in self._store.steps() if self._is_intact(steps)), default=0)
-
-    def _checkpoints(self) -> set[tuple[int, int]]:
-        """Steps and inode of each checkpoint."""
-        found = set()
-        for steps in self._store.steps():
-            with suppress(FileNotFoundError):
-                found.add((steps, self._store.path_of(steps).stat().st_ino))
-        return found
 
     # -- audits ----------------------------------------------------------------------------------------------------
 
@@ -315,63 +289,17 @@ class Player:
             self._note(run, "memory left", ", ".join(map(str, left)))
             shutil.rmtree(self._folder / "tmp")  # it counts once
 
-    def _audit(self, run: Run, base: int, before: set[tuple[int, int]]) -> None:
-        """Compare what was written down while learning with what the checkpoints of this life say."""
+    def _audit(self, run: Run, base: int, new: list[int]) -> None:
+        """Compare what was written down while learning with what the files say."""
         account = ledger.read(self._folder / "ledger", run.life)
         self.report.steps += account.steps
-        if account.twice or account.lost or account.torn:
-            self._note(
-                run, "steps twice or lost", f"{account.twice} twice, {account.lost} lost, {account.torn} rows torn"
-            )
-        new = sorted(steps for steps, inode in self._checkpoints() - before)
-        for steps in new:
-            if str(steps) in self._damaged and not self._is_intact(steps):
-                continue
-            if not self._is_intact(steps):
-                self._note(run, "ended badly", f"the checkpoint of step {steps} is damaged, and not by the story")
-            elif steps < base:
-                self._note(run, "steps twice or lost", f"went on from {base}, and wrote a checkpoint of step {steps}")
-        if self._path.learns == "segments" and account.sums:
-            (sums,) = account.sums.values()
-            for steps in new:
-                if steps - base not in sums:
-                    nearest = base + min(sums, key=lambda s: abs(s + base - steps))
-                    self._note(run, "steps twice or lost", f"a checkpoint says {steps}, the ledger {nearest}")
-        if self._path.learns == "workers" and run.process.returncode in (0, INTERRUPTED) and new:
-            allowed = (self._kills + WORKERS) * 16 * LANES // WORKERS  # batches begun by who was killed, or told to end
-            if abs(base + account.steps - new[-1]) > allowed:
-                self._note(
-                    run, "steps twice or lost", f"the run says {new[-1]}, the ledger {base + account.steps}"
-                )
-
-    def _audit_replay(self, run: Run) -> None:
-        """Look through what was saved of the replay buffer: each step lies there at most once, and none is missing."""
-        saved = self._run_dir / "replay"
-        if not saved.exists():
-            return
-        config = json.loads((self._run_dir / "config.json").read_text())
-        alpha, beta = config["priority_alpha"], config["priority_beta"]
-        number = Field((), "float32")
-        fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": number}
-        fields["next_obs"] = Field((3,), next_of="obs")
-        if self._path.algorithm == "CountedApeX":  # it stores the values that first priorities follow from
-            fields |= {"value": number, "next_value": Field((), "float32", next_of="value")}
-        buffer = ReplayBuffer(
-            config["buffer_size"], fields, n_step=NStep(1, config["gamma"]), seed=config["seed"],
-            sampler=Prioritized(alpha, beta, normalize="batch") if config["prioritized"] else Uniform(),
-        )  # fmt: skip
-        try:
-            buffer.load(saved)
-        except ReplayFileError as error:
-            if "replay" not in self._damaged:
-                self._note(run, "ended badly", f"the replay files are damaged, and not by the story: {error}")
-            return
-        self._damaged.discard("replay")
-        keys = ledger.keys_of(buffer.get_all()["obs"])
-        twice, lost = ledger.twice_and_lost(keys)
-        self.report.steps += len(keys) if run.life == LAST else 0
-        if twice or lost:
-            self._note(run, "steps twice or lost", f"in the replay buffer: {twice} twice, {lost} lost")
+        in_order = run.process.returncode in (0, INTERRUPTED)
+        self._note_all(run, audit.checkpoints(self._files, base, new))
+        self._note_all(run, audit.steps(account, self._path, base, new, self._kills, in_order))
+        if self._path.learns == "replay" and self._files.replay.exists():
+            num_steps, wrong = audit.replay(self._files, self._path)
+            self.report.steps += num_steps if run.life == LAST else 0
+            self._note_all(run, wrong)
 
     # -- notes -----------------------------------------------------------------------------------------------------
 
@@ -395,6 +323,10 @@ class Player:
         kept = self._folder / f"run-{run.life}"  # the small disk goes with this process
         if self._run_dir.exists() and not kept.exists():
             shutil.copytree(self._run_dir, kept, ignore_dangling_symlinks=True)
+
+    def _note_all(self, run: Run, wrong: audit.Wrong) -> None:
+        for what, exactly in wrong:
+            self._note(run, what, exactly)
 
     def _count(self, fault: Fault) -> None:
         self.report.faults[fault.kind, fault.target] += 1

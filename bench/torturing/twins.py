@@ -31,13 +31,12 @@ class TwinPlayer(Player):
 
     def _live(self, name: str, life: Life | None) -> bool:
         twin_dir = self._folder / f"twin-{name}"
-        if self._store.steps():
+        if self._files.store.steps():
             self._copy_what_is_intact(twin_dir)
-        base, before = self._newest_intact(), self._checkpoints()
+        base, before = self._files.newest_intact(), self._files.checkpoints()
         if not super()._live(name, life):
             return False
-        new = sorted(steps for steps, _ in self._checkpoints() - before)
-        self._compare(name, twin_dir, base, new, is_last=life is None)
+        self._compare(name, twin_dir, base, self._files.new_since(before), is_last=life is None)
         shutil.rmtree(twin_dir)
         return True
 
@@ -49,7 +48,7 @@ class TwinPlayer(Player):
                 verify_checkpoint(path)
             except CheckpointError:
                 shutil.rmtree(path, ignore_errors=True)
-        if "replay" in self._damaged:
+        if "replay" in self._files.damaged:
             shutil.rmtree(twin_dir / "replay")
 
     def _compare(self, name: str, twin_dir: Path, base: int, new: list[int], *, is_last: bool) -> None:
@@ -69,12 +68,12 @@ class TwinPlayer(Player):
                 run.process.send_signal(signal.SIGKILL)
                 run.wait_for_end()
             common = sorted(set(new) & set(twins.steps()))
-            different = [steps for steps in common if self._files(self._store, steps) != self._files(twins, steps)]
+            different = [steps for steps in common if contents(self._files.store, steps) != contents(twins, steps)]
             self.report.compared += len(common)
             if different or not common:
                 self._note(run, "results differ", f"of {len(common)} checkpoints, those of the steps {different}")
 
-    @staticmethod
-    def _files(store: CheckpointStore, steps: int) -> object:
-        """Sizes and digests of weights and state."""
-        return verify_checkpoint(store.path_of(steps))["files"]
+
+def contents(store: CheckpointStore, steps: int) -> object:
+    """Sizes and digests of a checkpoint's weights and state."""
+    return verify_checkpoint(store.path_of(steps))["files"]

@@ -89,6 +89,92 @@ def test_a_row_of_two_steps_is_seen_to_be_torn():
     assert is_torn(keys[:-2], keys[1:-1], rewards[1:]).all()
 
 
+def account_of(*learned):
+    from torturing.ledger import Account
+
+    return Account(sum(learned), 0, 0, 0, {1: np.cumsum([0, *learned])})
+
+
+@pytest.mark.parametrize(("at", "is_wrong"), [(1000, False), (1064, False), (1128, False), (1100, True), (1192, True)])
+def test_a_checkpoint_says_as_many_steps_as_were_written_down_by_then(at, is_wrong):
+    from torturing import audit
+    from torturing.plan import PATHS
+
+    wrong = audit.steps(account_of(64, 64), PATHS["ppo"], 1000, [at], kills=0, in_order=True)
+    assert bool(wrong) == is_wrong
+
+
+@pytest.mark.parametrize(("at", "is_wrong"), [(1128, False), (1000, False), (900, True), (1300, True)])
+def test_where_workers_learn_a_batch_of_each_that_was_told_to_end_is_allowed_for(at, is_wrong):
+    from torturing import audit
+    from torturing.plan import PATHS
+
+    wrong = audit.steps(account_of(64, 64), PATHS["a3c"], 1000, [at], kills=2, in_order=True)
+    assert bool(wrong) == is_wrong
+    assert not audit.steps(account_of(64, 64), PATHS["a3c"], 1000, [at], kills=2, in_order=False)
+
+
+def run_with_checkpoints(path, *steps):
+    from torturing.audit import RunFiles
+
+    files = RunFiles(path)
+    for number in steps:
+        files.store.save(number, meta={}, weights={})
+    return files
+
+
+def test_damage_that_nobody_has_done_is_seen_and_so_are_steps_that_go_back(tmp_path):
+    from torturing import audit
+
+    files = run_with_checkpoints(tmp_path, 10, 20, 30)
+    before = files.checkpoints()
+    assert audit.checkpoints(files, 0, [10, 20, 30]) == []
+    assert len(audit.checkpoints(files, 15, [10, 20, 30])) == 1
+    os.truncate(files.store.path_of(30) / "meta.json", 5)
+    assert files.newest_intact() == 20
+    assert "damaged, and not by the story" in audit.checkpoints(files, 0, [10, 20, 30])[0][1]
+    files.damaged.add("30")
+    assert audit.checkpoints(files, 0, [10, 20, 30]) == []
+    files.store.save(20, meta={}, weights={})
+    assert files.new_since(before) == [20]
+
+
+def test_the_last_word_of_an_interrupted_run_is_of_its_last_checkpoint(tmp_path):
+    from torturing import audit
+
+    files = run_with_checkpoints(tmp_path, 1000, 2048)
+    assert audit.last_word("interrupted after 2,048 steps and 3 s", files) == []
+    assert audit.last_word("interrupted after 2,112 steps and 3 s", files) != []
+    assert audit.last_word("", files) != []
+
+
+@pytest.mark.parametrize(("numbers", "is_wrong"), [([0, 1, 2], False), ([0, 1, 1], True), ([0, 2, 3], True)])
+def test_steps_that_lie_in_a_replay_buffer_twice_or_not_at_all_are_found(tmp_path, numbers, is_wrong):
+    from torturing import audit
+    from torturing.ledger import UNIT
+    from torturing.plan import PATHS
+
+    from penstock.replay import Field, NStep, Prioritized, ReplayBuffer
+
+    config = {"priority_alpha": 0.6, "priority_beta": 0.4, "prioritized": True, "buffer_size": 100, "gamma": 0.99}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "seed": 0}))
+    fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": Field(), "next_obs": Field((3,), next_of="obs")}
+    sampler = Prioritized(0.6, 0.4, normalize="batch")
+    buffer = ReplayBuffer(100, fields, sampler=sampler, n_step=NStep(1, 0.99), seed=0)
+    for number in numbers:
+        shown, led_to = (np.array([0.5, 7 * UNIT, n * UNIT], np.float32) for n in (number, number + 1))
+        buffer.add(obs=shown, action=0, reward=0.0, next_obs=led_to, terminated=True)
+    buffer.save(tmp_path / "replay")
+    files = audit.RunFiles(tmp_path)
+    found, wrong = audit.replay(files, PATHS["dqn"])
+    assert found == 3
+    assert bool(wrong) == is_wrong
+    os.truncate(tmp_path / "replay" / "manifest.json", 5)
+    assert "damaged, and not by the story" in audit.replay(files, PATHS["dqn"])[1][0][1]
+    files.damaged.add("replay")
+    assert audit.replay(files, PATHS["dqn"]) == (0, [])
+
+
 @pytest.mark.parametrize("dice", [0.0, 0.3, 0.999])
 def test_damage_is_one_bit_or_an_end_cut_off(tmp_path, dice):
     from torturing.disk import damage
