@@ -158,7 +158,8 @@ def test_steps_that_lie_in_a_replay_buffer_twice_or_not_at_all_are_found(tmp_pat
 
     config = {"priority_alpha": 0.6, "priority_beta": 0.4, "prioritized": True, "buffer_size": 100, "gamma": 0.99}
     (tmp_path / "config.json").write_text(json.dumps({**config, "seed": 0}))
-    fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": Field(), "next_obs": Field((3,), next_of="obs")}
+    fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": Field()}
+    fields["next_obs"] = Field((3,), next_of="obs")
     sampler = Prioritized(0.6, 0.4, normalize="batch")
     buffer = ReplayBuffer(100, fields, sampler=sampler, n_step=NStep(1, 0.99), seed=0)
     for number in numbers:
