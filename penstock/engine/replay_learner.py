@@ -58,7 +58,8 @@ class ReplayLearner(Learner):
 
     def poll(self) -> bool:
         """Make one update; False while none is due, or while the goal is reached."""
-        self._count_steps()
+        if not self._has_reached_goal:  # there the count stands still, though workers go on as far as the limiter lets
+            self._count_steps()  # them: what is said last is what the last checkpoint says
         if self._has_reached_goal:
             self._publish()
             self._report_progress()

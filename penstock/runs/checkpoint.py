@@ -244,16 +244,16 @@ def _read_meta(path: Path) -> dict[str, Any]:
         meta = json.loads((path / META).read_bytes())
     except (OSError, ValueError) as error:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
         raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
+    if meta.pop("sha256", None) != _digest(meta):  # whatever else it says: format and version may be what was altered
+        raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     version = meta.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise CheckpointError(
             f"{path} was written by a newer Penstock: it has format version {version}, and this Penstock reads "
             f"up to {FORMAT_VERSION}. Upgrade with: pip install --upgrade penstock"
         )
-    if meta.pop("sha256", None) != _digest(meta):
-        raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     return meta
 
 
@@ -269,7 +269,7 @@ def _require_replaceable(path: Path) -> None:
         try:
             _read_meta(path)
         except DamagedCheckpointError:
-            ours = FORMAT.encode() in (path / META).read_bytes()
+            ours = any(word in (path / META).read_bytes() for word in (FORMAT.encode(), b'"sha256"'))
         except CheckpointError:
             ours = False
     if not ours:

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,15 @@ def directory_replacing(path: Path) -> Iterator[Path]:
 def previous_of(path: Path) -> Path:
     """Where the old directory waits while `directory_replacing` puts a new one at `path` by two renames."""
     return path.with_name(f".{path.name}.previous")
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory: its name is gone in one instant, so that a kill leaves no part of it there.
+
+    One that cannot be removed stays as it is.
+    """
+    with suppress(OSError), _name_aside(path) as aside:
+        os.rename(path, aside)
 
 
 def remove_leftovers(directory: Path, name: str = "") -> None:

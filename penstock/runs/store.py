@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from penstock.runs.checkpoint import (
     save_checkpoint,
     verify_checkpoint,
 )
-from penstock.runs.files import previous_of, remove_leftovers
+from penstock.runs.files import previous_of, remove_directory, remove_leftovers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +64,7 @@ class CheckpointStore:
         """
         older = [steps for steps in self.steps() if steps < newest]
         for surplus in older[: max(0, len(older) - (self.keep - 1))]:
-            shutil.rmtree(self.path_of(surplus), ignore_errors=True)
+            remove_directory(self.path_of(surplus))
         remove_leftovers(self.directory)
 
     def path_of(self, steps: int) -> Path:

@@ -254,6 +254,24 @@ def test_the_steps_of_all_lanes_count_and_the_goal_is_reached_exactly():
     run.close()
 
 
+def test_the_count_stands_still_at_a_goal_that_an_interruption_draws_near_though_workers_go_on(tmp_path):
+    # They may take as many more steps as the limiter lets them. What is said last is what the checkpoint says.
+    run = Replaying(ratio_slack=20)
+    run.learn(7)
+    while run.step():  # the updates due for these steps ...
+        pass
+    while run.learner.poll():  # ... are made
+        pass
+    assert run.learner._replay.steps_learned(run.learner._batches) == run.learner._steps
+    run.arena.control[Control.GOAL] = 0
+    run.learner.handle("checkpoint", (1, str(tmp_path / "saved"), {}))
+    while run.step():
+        run.learner.poll()
+    run.learner.poll()
+    assert run.replay.limiter.inserts > run.learner._steps == load_checkpoint(tmp_path / "saved").meta["steps"]
+    run.close()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [

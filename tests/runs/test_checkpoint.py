@@ -1,6 +1,5 @@
 """A checkpoint comes back as it was saved, or says what is wrong with it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from penstock.runs.checkpoint import (
     load_checkpoint,
     require_matching,
     save_checkpoint,
+    verify_checkpoint,
 )
 from penstock.runs.files import previous_of
 from tests.runs.limits import files_no_larger_than
@@ -200,10 +200,35 @@ def test_a_damaged_checkpoint_may_be_replaced(tmp_path):
         assert load_checkpoint(tmp_path / "c").weights["body.bias"].tolist() == [2, 2, 2]
 
 
-def test_a_checkpoint_of_a_newer_penstock_asks_for_an_upgrade(tmp_path):
-    save_checkpoint(tmp_path / "c", meta=META, weights=weights())
-    meta = json.loads((tmp_path / "c" / "meta.json").read_text())
-    (tmp_path / "c" / "meta.json").write_text(json.dumps({**meta, "format_version": FORMAT_VERSION + 1}))
+def test_no_single_bit_of_the_description_turns_over_unnoticed(tmp_path):
+    # Where it makes another format or a newer version of it, the run must still go on from the checkpoint before.
+    save_checkpoint(tmp_path / "c", meta={"steps": 5}, weights={})
+    file = tmp_path / "c" / "meta.json"
+    data = file.read_bytes()
+    for bit in range(8 * len(data)):
+        byte = bit // 8
+        file.write_bytes(data[:byte] + bytes([data[byte] ^ 1 << bit % 8]) + data[byte + 1 :])
+        with pytest.raises(DamagedCheckpointError, match=r"meta\.json"):
+            verify_checkpoint(tmp_path / "c")
+    save_checkpoint(tmp_path / "c", meta={"steps": 6}, weights={})
+    assert verify_checkpoint(tmp_path / "c")["steps"] == 6
+
+
+@pytest.mark.parametrize("word", [b"penstock checkpoint", b'"sha256": "'])
+def test_a_checkpoint_damaged_where_it_says_what_it_is_may_be_replaced(tmp_path, word):
+    save_checkpoint(tmp_path / "c", meta=META, weights=weights(1.0))
+    file = tmp_path / "c" / "meta.json"
+    data = file.read_bytes()
+    assert data.count(word) >= 1
+    file.write_bytes(data.replace(word, word.upper()))
+    save_checkpoint(tmp_path / "c", meta=META, weights=weights(2.0))
+    assert load_checkpoint(tmp_path / "c").weights["body.bias"].tolist() == [2, 2, 2]
+
+
+def test_a_checkpoint_of_a_newer_penstock_asks_for_an_upgrade(tmp_path, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr("penstock.runs.checkpoint.FORMAT_VERSION", FORMAT_VERSION + 1)
+        save_checkpoint(tmp_path / "c", meta=META, weights=weights())
     with pytest.raises(CheckpointError, match=rf"newer Penstock: it has format version {FORMAT_VERSION + 1}.*pip") as e:
         load_checkpoint(tmp_path / "c")
     assert not isinstance(e.value, DamagedCheckpointError)

@@ -1,11 +1,13 @@
 """The store keeps the last checkpoints and the best, and finds the newest that is intact."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
-from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, save_checkpoint
+from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, save_checkpoint, verify_checkpoint
 from penstock.runs.store import CheckpointStore
 from tests.runs.limits import files_no_larger_than
 
@@ -104,6 +106,31 @@ def test_checkpoints_saved_by_another_process_are_pruned_as_well(tmp_path):
     store.prune(30)
     assert store.steps() == [20, 30]
     assert store.best().meta["steps"] == 10
+
+
+@pytest.mark.parametrize("files_removed", range(3))
+def test_a_kill_while_an_old_one_is_removed_leaves_none_that_looks_damaged(tmp_path, files_removed):
+    store = CheckpointStore(tmp_path, keep=2)
+    save(store, 10, 20)
+    pid = os.fork()
+    if pid == 0:
+        unlink, removed = os.unlink, []
+
+        def die_at_one(path, **kwargs):
+            if len(removed) == files_removed and path in ("meta.json", "state.pt", "weights.safetensors"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            unlink(path, **kwargs)
+            removed.append(path)
+
+        os.unlink = die_at_one
+        save(store, 30)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    for steps in store.steps():
+        assert verify_checkpoint(store.path_of(steps))["steps"] == steps
+    assert 20 in store.steps() and 30 in store.steps()
+    save(store, 40)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["30", "40"]
 
 
 def test_what_a_dead_process_left_is_cleared_at_the_next_save(tmp_path):

@@ -1,0 +1,145 @@
+"""Torture: trainings of every data path, killed, stopped, terminated, short of disk, damaged, and resumed.
+
+    python bench/torture.py [--seed 1] [--faults 300] [--hours H] [--jobs 2] [--patience 180] [--short]
+
+A story is one run of three lives. In the midst of each, five faults befall it that it has to outlive; then one ends it,
+and then perhaps its files are damaged. After the last life it is resumed once more and left in peace. Every fourth
+story is of a serial run: its checkpoints must be, bit for bit, those of a twin that nothing happens to. What befalls
+whom is drawn from the seed; when exactly it happens is up to the machine.
+
+Stories follow one another until so many faults are done (several minutes), or with --hours until the time is over.
+--short is the form of the test suite: a few stories of one life with three faults. The end is a table, and exit code 1
+if anything was not as it should be; what the runs in question have written is then kept, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+
+from torturing.plan import Story, draw
+from torturing.story import WRONG, Player, Report
+from torturing.twins import TwinPlayer
+
+from penstock.bench.machine import describe
+from penstock.ipc import set_parent_death_signal
+
+SHORT_STORIES = 4
+SHORT_PATHS = ("appo, central", "dqn", "a3c", "ppo")  # the last one is the serial run's
+
+
+def follow(parent: int) -> None:
+    """End with the process that plays all stories, however it goes; a story's run ends with its story."""
+    set_parent_death_signal(signal.SIGKILL, parent)
+
+
+def play(story: Story, folder: Path, patience: float) -> Report:
+    """Play one story in this process, which plays no other."""
+    folder.mkdir()
+    return (TwinPlayer if story.is_serial else Player)(story, folder, patience).play()
+
+
+def stories(seed: int, is_short: bool) -> Iterator[Story]:
+    """Draw stories for ever; in the short form a few small ones."""
+    number = 0
+    while not is_short or number < SHORT_STORIES:
+        yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=3) if is_short else draw(seed, number)
+        number += 1
+
+
+def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
+    """Play stories, several at once, until there are enough faults or the time is over; print a line for each."""
+    reports: list[Report] = []
+    coming = stories(arguments.seed, arguments.short)
+    playing: set[Future[Report]] = set()
+    end = time.monotonic() + 3600 * arguments.hours if arguments.hours else None
+
+    def is_enough() -> bool:
+        if end is not None:
+            return time.monotonic() >= end
+        return not arguments.short and sum(r.faults.total() for r in reports) >= arguments.faults
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.jobs, context, follow, (os.getpid(),), max_tasks_per_child=1) as pool:
+        while True:
+            while len(playing) < arguments.jobs and not is_enough() and (story := next(coming, None)):
+                playing.add(pool.submit(play, story, place / f"story-{story.number}", arguments.patience))
+            if not playing:
+                return reports
+            ended, playing = wait(playing, return_when=FIRST_COMPLETED)
+            for report in (future.result() for future in ended):
+                reports.append(report)
+                print(line(report), flush=True)
+                if not report.wrong:
+                    shutil.rmtree(place / f"story-{report.story.number}")
+
+
+def line(report: Report) -> str:
+    """What came of a story."""
+    story = report.story
+    kind = f"{story.path}, serial" if story.is_serial else story.path
+    text = f"story {story.number:>3}  {kind:<16} {report.lives} lives, {report.faults.total():>2} faults"
+    return text + (f", {report.compared} checkpoints compared" if story.is_serial else "") + "".join(
+        f"\n    {what}: {exactly}\n    see {where}" for what, exactly, where in report.wrong
+    )
+
+
+def table(reports: list[Report]) -> str:
+    """Faults of each kind, and everything that was not as it should be."""
+    faults, lives = sum((r.faults for r in reports), Counter()), sum(r.lives for r in reports)
+    wrong = Counter(what for report in reports for what, _, _ in report.wrong)
+    slowest = max((r.slowest_end for r in reports), default=0.0)
+    rows = [f"{kind:<22} {target:<20} {times:>5}" for (kind, target), times in sorted(faults.items())]
+    return "\n".join(
+        [
+            f"{'fault':<22} {'done to':<20} {'times':>5}", *rows, f"{'all':<43} {faults.total():>5}", "",
+            f"{len(reports)} runs in {lives} lives, {sum(r.steps for r in reports):,} steps followed, "
+            f"{sum(r.compared for r in reports):,} checkpoints of serial runs compared",
+            f"{slowest:.1f} s at most from the end of a user's process until nothing was left of the run", "",
+            *[f"{what:<43} {wrong[what]:>5}" for what in WRONG],
+        ]
+    )  # fmt: skip
+
+
+def shared_memory() -> float:
+    """MiB of shared memory on this machine, of all programs."""
+    meminfo = dict(row.split(":") for row in Path("/proc/meminfo").read_text().splitlines())
+    return int(meminfo["Shmem"].split()[0]) / 1024
+
+
+def main() -> int:
+    """Play the stories, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=300, help="stop when so many are done")
+    parser.add_argument("--hours", type=float, help="stop after so long instead")
+    parser.add_argument("--jobs", type=int, default=2, help="stories played at once")
+    parser.add_argument("--patience", type=float, default=180.0, help="seconds without progress that make a hang")
+    parser.add_argument("--short", action="store_true", help="as in the test suite")
+    arguments = parser.parse_args()
+    print(describe())
+    print(f"seed {arguments.seed}", flush=True)
+    began, before = time.monotonic(), shared_memory()
+    place = Path(tempfile.mkdtemp(prefix="torture-"))
+    reports = play_all(arguments, place)
+    print(f"\n{table(reports)}\n")
+    print(f"shared memory of this machine, all programs: {before:.0f} MiB before, {shared_memory():.0f} MiB after")
+    print(f"{(time.monotonic() - began) / 60:.0f} minutes, seed {arguments.seed}")
+    if any(report.wrong for report in reports):
+        return 1
+    shutil.rmtree(place)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""What a run directory and the ledger say when a life is over, and whether they say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.replay import Field, NStep, Prioritized, ReplayBuffer, ReplayFileError, Uniform
+from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.store import CheckpointStore
+from torturing import ledger
+from torturing.plan import LANES, SEGMENT_LENGTH, WORKERS, DataPath
+
+MISCOUNTED, BROKEN = "steps twice or lost", "ended badly"
+Wrong = list[tuple[str, str]]
+"""What was not as it should be: which kind, and what exactly."""
+
+
+class RunFiles:
+    """The checkpoints and the replay files of a run, and which of them the story has damaged itself.
+
+    Parameters
+    ----------
+    run_dir
+        The run directory.
+
+    Attributes
+    ----------
+    damaged
+        Names of checkpoints, and "replay".
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.store = CheckpointStore(run_dir / "checkpoints")
+        self.replay = run_dir / "replay"
+        self.damaged: set[str] = set()
+
+    def is_intact(self, steps: int) -> bool:
+        """Whether the checkpoint of this step can be loaded."""
+        try:
+            verify_checkpoint(self.store.path_of(steps))
+        except (CheckpointError, OSError):
+            return False
+        return True
+
+    def newest_intact(self) -> int:
+        """Steps of the checkpoint that `penstock resume` goes on from; 0 without one."""
+        return next((steps for steps in reversed(self.store.steps()) if self.is_intact(steps)), 0)
+
+    def checkpoints(self) -> set[tuple[int, int]]:
+        """Steps and inode of each checkpoint: one that was written anew is another."""
+        found = set()
+        for steps in self.store.steps():
+            with suppress(FileNotFoundError):
+                found.add((steps, self.store.path_of(steps).stat().st_ino))
+        return found
+
+    def new_since(self, before: set[tuple[int, int]]) -> list[int]:
+        """Steps of the checkpoints written since, in ascending order."""
+        return sorted(steps for steps, _ in self.checkpoints() - before)
+
+
+def checkpoints(files: RunFiles, base: int, new: list[int]) -> Wrong:
+    """What is wrong with the checkpoints of a life that went on from `base` steps."""
+    wrong = []
+    for steps in new:
+        if not files.is_intact(steps):
+            if str(steps) not in files.damaged:
+                wrong.append((BROKEN, f"the checkpoint of step {steps} is damaged, and not by the story"))
+        elif steps < base:
+            wrong.append((MISCOUNTED, f"it went on from {base}, and wrote a checkpoint of step {steps}"))
+    return wrong
+
+
+def steps(account: ledger.Account, path: DataPath, base: int, new: list[int], kills: int, in_order: bool) -> Wrong:
+    """Compare the ledger of a life with its checkpoints.
+
+    Parameters
+    ----------
+    account
+        The ledger.
+    path
+        Where steps are counted as learned from.
+    base, new
+        Steps where the life began, and those of the checkpoints that it wrote.
+    kills
+        Roles killed in it.
+    in_order
+        Whether it ended with a last checkpoint.
+    """
+    wrong = []
+    if account.twice or account.lost or account.torn:
+        wrong.append((MISCOUNTED, f"{account.twice} twice, {account.lost} lost, {account.torn} rows torn"))
+    if path.learns == "segments" and account.sums:
+        (sums,) = account.sums.values()  # there is one learner
+        for at in new:
+            if at - base not in sums:
+                nearest = base + min(sums, key=lambda learned, at=at: abs(base + learned - at))
+                wrong.append((MISCOUNTED, f"a checkpoint says {at}, the ledger {nearest}"))
+    if path.learns == "workers" and in_order and new:
+        # A batch each, begun by who was killed or told to end: written down, and perhaps not counted any more.
+        allowed = (kills + WORKERS) * SEGMENT_LENGTH * LANES // WORKERS
+        if abs(base + account.steps - new[-1]) > allowed:
+            wrong.append((MISCOUNTED, f"the run says {new[-1]}, the ledger {base + account.steps}"))
+    return wrong
+
+
+def last_word(text: str, files: RunFiles) -> Wrong:
+    """What is wrong with the steps that an interrupted run said last: those of its last checkpoint."""
+    said = re.search(r"interrupted after ([\d,]+) steps", text)
+    newest = files.newest_intact()
+    if said is None or int(said[1].replace(",", "")) != newest:
+        return [(BROKEN, f"its last checkpoint is of step {newest}, its last word {said and said[0]!r}")]
+    return []
+
+
+def replay(files: RunFiles, path: DataPath) -> tuple[int, Wrong]:
+    """Look through the saved replay buffer: each step lies there at most once, and none is missing between others.
+
+    Returns
+    -------
+    steps : int
+        Steps found.
+    wrong : list
+    """
+    config = json.loads((files.run_dir / "config.json").read_text())
+    number = Field((), "float32")
+    fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": number}
+    fields["next_obs"] = Field((3,), next_of="obs")
+    if path.algorithm == "CountedApeX":  # it stores the values that first priorities follow from
+        fields |= {"value": number, "next_value": Field((), "float32", next_of="value")}
+    prioritized = Prioritized(config["priority_alpha"], config["priority_beta"], normalize="batch")
+    buffer = ReplayBuffer(
+        config["buffer_size"], fields, sampler=prioritized if config["prioritized"] else Uniform(),
+        n_step=NStep(1, config["gamma"]), seed=config["seed"],
+    )  # fmt: skip
+    try:
+        buffer.load(files.replay)
+    except ReplayFileError as error:
+        is_known = "replay" in files.damaged
+        return 0, [] if is_known else [(BROKEN, f"the replay files are damaged, and not by the story: {error}")]
+    files.damaged.discard("replay")  # a resumed run has written them anew
+    keys = ledger.keys_of(buffer.get_all()["obs"])
+    twice, lost = ledger.twice_and_lost(keys)
+    return len(keys), [(MISCOUNTED, f"in the replay buffer: {twice} twice, {lost} lost")] if twice or lost else []

@@ -1,0 +1,101 @@
+"""A disk that can be filled up, and files that can be damaged."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
+NBYTES, SHARED_NBYTES = 32 << 20, 1 << 30
+TINY = 1024  # bytes that a file may have where files are limited instead
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class SmallDisk:
+    """A disk of 32 MiB, mounted where only this process and its children see it: it is gone when they are.
+
+    They also get a /dev/shm of their own, so that a name left in it can only be theirs.
+
+    Where mounting is not allowed, filling it up means that files of the processes named may grow no more
+    (RLIMIT_FSIZE): writing fails with EFBIG instead of ENOSPC. And /dev/shm is everybody's.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.path = place
+        place.mkdir()
+        self.is_mounted = _leave_mounts() and _mount(place, NBYTES)
+        if self.is_mounted:
+            _mount(SHARED_MEMORY, SHARED_NBYTES)
+        self._names_before = set(SHARED_MEMORY.iterdir())
+        self._filler = place / "filler"
+
+    def names_left(self) -> list[Path]:
+        """What has been left in /dev/shm."""
+        return sorted(set(SHARED_MEMORY.iterdir()) - self._names_before)
+
+    def fill(self, pids: Iterable[int]) -> None:
+        """Leave no byte free."""
+        if not self.is_mounted:
+            return _limit(pids, TINY)
+        descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        size = 1 << 20
+        while size >= 512:
+            try:
+                if os.write(descriptor, bytes(size)) < size:
+                    size //= 2
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                size //= 2
+        os.close(descriptor)
+        return None
+
+    def free(self, pids: Iterable[int]) -> None:
+        """Give the room back."""
+        if self.is_mounted:
+            self._filler.unlink(missing_ok=True)
+        else:
+            _limit(pids, resource.RLIM_INFINITY)
+
+
+def _leave_mounts() -> bool:
+    """Have mounts of one's own from now on, if that is allowed."""
+    flags = ctypes.c_ulong(MS_REC | MS_PRIVATE)
+    return _libc.unshare(CLONE_NEWNS) == 0 and _libc.mount(b"none", b"/", None, flags, None) == 0
+
+
+def _mount(place: Path, nbytes: int) -> bool:
+    flags, options = ctypes.c_ulong(0), b"size=%d" % nbytes
+    return _libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", flags, options) == 0
+
+
+def _limit(pids: Iterable[int], nbytes: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (nbytes, hard))
+
+
+def damage(path: Path, kind: str, dice: float) -> str:
+    """Cut a file off at a place that the dice choose, or turn one bit over there; say what was done."""
+    size = path.stat().st_size
+    offset = int(dice * size)
+    if kind == "truncated":
+        os.truncate(path, offset)
+        return f"{path} cut off at byte {offset} of {size}"
+    bit = int(dice * size * 8) % 8
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte[0] ^ 1 << bit]))
+    return f"bit {bit} of byte {offset} of {path} ({size} bytes) turned over"

@@ -1,0 +1,155 @@
+"""Which faults befall which run, at which moments: drawn from a seed, before anything starts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_KILLS = 4  # of roles that are replaced, in one life: the sixth within ten minutes ends a run
+LIVES = 3
+FAULTS = 5  # in the midst of each life
+
+USER, LAUNCHER, LEARNER, EVALUATOR = "the user's process", "launcher", "learner", "evaluator"
+ROLLOUT, POLICY, TREE = "rollout worker", "policy worker", "all processes"
+
+
+@dataclass(frozen=True)
+class DataPath:
+    """A way of experience to a learner, and the command that takes it.
+
+    Attributes
+    ----------
+    algorithm
+        Class in `torturing.counted`.
+    flags
+        Beside those that all runs have.
+    learns
+        Where steps are counted as learned from: "segments" (by the learner), "workers" or "replay".
+    is_central
+        Whether there is a policy worker.
+    """
+
+    algorithm: str
+    flags: str
+    learns: str
+    is_central: bool = False
+
+
+WORKERS, LANES, SEGMENT_LENGTH = 2, 4, 16
+SEGMENTS = f"--segment-length {SEGMENT_LENGTH} --batch-size {LANES * SEGMENT_LENGTH}"
+REPLAY = "--learning-starts 200 --batch-size 32 --buffer-size 200000 --n-step 1 --save-replay"
+PATHS = {
+    "ppo": DataPath("CountedPPO", f"{SEGMENTS} --num-epochs 2", "segments"),
+    "appo, central": DataPath("CountedAPPO", f"{SEGMENTS} --max-policy-lag 1000000", "segments", True),
+    "dqn": DataPath("CountedDQN", f"{REPLAY} --prioritized", "replay"),
+    "a3c": DataPath("CountedA3C", f"--segment-length {SEGMENT_LENGTH}", "workers"),
+    "impala": DataPath("CountedIMPALA", f"{SEGMENTS} --max-policy-lag 1000000", "segments"),
+    "ppo, central": DataPath("CountedPPO", f"{SEGMENTS} --num-epochs 2", "segments", True),
+    "apex, central": DataPath("CountedApeX", REPLAY, "replay", True),
+}
+SERIAL = ("ppo", "dqn", "a3c", "impala")
+"""Paths that are also run in one process, and compared with an undisturbed run."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing done to a run.
+
+    Attributes
+    ----------
+    kind, target
+        What, and to whom; the words of the table.
+    after
+        Seconds of training before it.
+    seconds
+        How long it lasts, where it does.
+    dice
+        From 0 to 1: what else is left to chance (which of several, where in a file).
+    """
+
+    kind: str
+    target: str
+    after: float
+    seconds: float
+    dice: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.target}"
+
+
+@dataclass(frozen=True)
+class Life:
+    """From a start to an end: faults that it outlives, the one that ends it, and damage done before the next."""
+
+    faults: tuple[Fault, ...]
+    ending: Fault
+    damage: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What one run goes through. After its last life it is resumed once more, and left in peace to its end."""
+
+    number: int
+    path: str
+    lives: tuple[Life, ...]
+    is_serial: bool = False
+
+
+KILLS = ("SIGKILL", "SIGKILL while stopped")
+ENDINGS = [
+    *[("SIGKILL", target) for target in (USER, LEARNER, LAUNCHER, TREE)],
+    *[("SIGTERM", target) for target in (USER, TREE)],
+    ("SIGINT", USER),
+    ("SIGTERM twice", USER),
+    ("SIGKILL six times", ROLLOUT),
+    ("full disk, SIGTERM", USER),
+]
+SERIAL_ENDINGS = [("SIGKILL", USER), ("SIGKILL", USER), ("SIGTERM", USER)]
+
+
+def draw(
+    seed: int, number: int, *, paths: Sequence[str] = tuple(PATHS), num_lives: int = LIVES, num_faults: int = FAULTS
+) -> Story:
+    """Draw a story: the same for the same arguments, whatever the machine. Each fourth one is of a serial run."""
+    dice = random.Random(f"{seed}/{number}")
+    if is_serial := number % 4 == 3:
+        paths = [path for path in SERIAL if path in paths] or list(SERIAL)
+        number_of_kind = number // 4
+    else:
+        number_of_kind = number - number // 4
+    path = paths[number_of_kind % len(paths)]
+
+    def fault(kind: str, target: str) -> Fault:
+        return Fault(kind, target, dice.uniform(0.0, 0.6), dice.uniform(0.2, 2.0), dice.random())
+
+    def life() -> Life:
+        faults: list[Fault] = []
+        while len(faults) < num_faults:
+            kind, target = dice.choice(_in_the_midst(path, is_serial))
+            if kind not in KILLS or sum(f.kind in KILLS for f in faults) < MOST_KILLS:
+                faults.append(fault(kind, target))
+        ending = fault(*dice.choice(SERIAL_ENDINGS if is_serial else ENDINGS))
+        return Life(tuple(faults), ending, tuple(fault(*dice.choice(_damage(path))) for _ in range(dice.randrange(3))))
+
+    return Story(number, path, tuple(life() for _ in range(num_lives)), is_serial)
+
+
+def _damage(path: str) -> list[tuple[str, str]]:
+    files = ["a checkpoint"] + (["the replay files"] if PATHS[path].learns == "replay" else [])
+    return [(kind, target) for kind in ("truncated", "bit flipped") for target in files]
+
+
+def _in_the_midst(path: str, is_serial: bool) -> list[tuple[str, str]]:
+    if is_serial:
+        return [("SIGSTOP", USER)]
+    replaced = [ROLLOUT, EVALUATOR] + ([POLICY] if PATHS[path].is_central else [])
+    roles = [*replaced, LEARNER, LAUNCHER]
+    return [
+        *[(kind, target) for kind in KILLS for target in replaced],
+        *[("SIGSTOP", target) for target in (*roles, USER, TREE)],
+        *[("SIGTERM", target) for target in roles],
+        *_damage(path),
+        ("full disk", "run directory"),
+    ]
