@@ -103,6 +103,11 @@ def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
     assert set(placed) <= known and len(placed) == len(set(placed))
 
 
+def test_what_all_algorithms_share_is_put_into_a_group_and_little_of_it_into_that_of_learning():
+    learning = {field.name for field in groups.grouped(Config)[groups.LEARNING]}
+    assert learning == {"gamma", "learning_rate", "learning_rate_schedule"}, "a new one is put into config/groups.py"
+
+
 def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     config = parse("--env", "x", "--total-steps", "1e5", "--num-workers", "2e0", "--hidden-sizes", "1e1", "1_6")
     assert (config.total_steps, config.num_workers, config.hidden_sizes) == (100_000, 2, (10, 16))

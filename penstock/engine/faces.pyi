@@ -66,8 +66,6 @@ class APPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -117,6 +115,8 @@ class APPO(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -152,7 +152,6 @@ class APPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -177,6 +176,7 @@ class APPO(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -236,8 +236,6 @@ class PPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -279,6 +277,8 @@ class PPO(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -314,7 +314,6 @@ class PPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 128,
@@ -335,6 +334,7 @@ class PPO(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -394,8 +394,6 @@ class A2C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays to 0 over total_steps.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -431,6 +429,8 @@ class A2C(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -466,7 +466,6 @@ class A2C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
@@ -484,6 +483,7 @@ class A2C(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -543,8 +543,6 @@ class A3C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -585,6 +583,8 @@ class A3C(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -620,7 +620,6 @@ class A3C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -640,6 +639,7 @@ class A3C(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -699,8 +699,6 @@ class IMPALA(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays to 0 over total_steps, as published.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -748,6 +746,8 @@ class IMPALA(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -783,7 +783,6 @@ class IMPALA(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_max_steps: int = 30000,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -807,6 +806,7 @@ class IMPALA(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -862,8 +862,6 @@ class DQN(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -915,6 +913,8 @@ class DQN(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -951,7 +951,6 @@ class DQN(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -977,6 +976,7 @@ class DQN(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -1033,8 +1033,6 @@ class ApeX(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1084,6 +1082,8 @@ class ApeX(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -1120,7 +1120,6 @@ class ApeX(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1145,6 +1144,7 @@ class ApeX(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -1199,8 +1199,6 @@ class DDPG(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1234,6 +1232,8 @@ class DDPG(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -1269,7 +1269,6 @@ class DDPG(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1286,6 +1285,7 @@ class DDPG(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -1340,8 +1340,6 @@ class TD3(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1381,6 +1379,8 @@ class TD3(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -1416,7 +1416,6 @@ class TD3(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1436,6 +1435,7 @@ class TD3(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
@@ -1490,8 +1490,6 @@ class SAC(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1529,6 +1527,8 @@ class SAC(Face):
         spent on them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
         Steps between checkpoints; None: ten in total_steps; 0: only at the end.
     keep_checkpoints
@@ -1564,7 +1564,6 @@ class SAC(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_max_steps: int = 30000,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1583,6 +1582,7 @@ class SAC(Face):
         target_return: float | None = None,
         eval_interval: int | None = None,
         eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",

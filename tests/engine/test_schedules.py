@@ -87,7 +87,10 @@ def test_a_function_travels_to_the_learners_process_whatever_it_holds(tmp_path):
     assert recorded.startswith("tests.engine.test_schedules:") and recorded.endswith("<lambda>")
     assert load_policy(tmp_path / "run").meta["steps"] == 320, "a policy does not need it"
     with pytest.raises(ConfigError, match=r"has to be given again: learning_rate=\.\.\."):
-        Trainer.resume(str(tmp_path / "run"), total_steps=640)
+        Trainer.resume(tmp_path / "run", total_steps=640)
+    with Trainer.resume(tmp_path / "run", total_steps=640, learning_rate=lambda progress: 0.125) as trainer:
+        trainer.train(quiet=True)
+        assert rate_of(trainer) == 0.125
 
 
 def test_a_function_of_a_file_is_named_in_the_runs_config_and_found_again_at_its_resume(schedules, tmp_path):
