@@ -245,7 +245,7 @@ def test_lanes_whose_segments_would_not_be_full_within_the_window_are_not_tried(
 
 def test_replay_begins_at_once_in_a_small_buffer_while_it_is_measured_and_only_then(machine):
     machine.rate = hill(8, 2)
-    search = make("sac", env="Pendulum-v1")
+    search = make("sac", env="Pendulum-v1", learning_starts=10_000)
     search.run()
     assert machine.tried("learning_starts", "buffer_size") == {(1_000, 10_000)}
     assert (search.best.config.learning_starts, search.best.config.buffer_size) == (10_000, 1_000_000)

@@ -444,7 +444,8 @@ def test_a_checkpoint_holds_what_the_learner_alone_has_and_how_far_the_replay_is
     assert run.reports[-1] == ("saved", (1, None))
     checkpoint = load_checkpoint(tmp_path / "saved")
     state = checkpoint.state
-    assert state["replay"] == {"inserts": 16, "batches": 7, "counted_from": 0}
+    kept = {"updates_per_step": 1.0, "min_size": 10}
+    assert state["replay"] == {"inserts": 16, "batches": 7, "counted_from": 0, **kept}
     assert (state["steps"], state["updates"], state["version"]) == (16, 7, FIRST_VERSION + 7)
     assert torch.equal(state["generator"], run.algorithm.generator.get_state())
     target = run.algorithm.target.state_dict()
