@@ -151,7 +151,7 @@ def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_wri
         (gathered, *_) = [optimizer.state_dict()["state"] for optimizer in optimizers_of(trainer).values()]
     changes = {
         **changes, "learning_rate": 2e-5, "total_steps": 512, "target_return": 1e6, "eval_episodes": 3,
-        "eval_interval": 64, "keep_checkpoints": 1, "num_envs_per_worker": 4,
+        "eval_interval": 64, "keep_checkpoints": 1, "num_envs_per_worker": 4, "learning_rate_schedule": "constant",
     }  # fmt: skip
     with Trainer.resume(path, **changes) as trainer:
         trainer._supervisor.backend.start()
