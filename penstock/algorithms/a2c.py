@@ -24,11 +24,11 @@ class A2CConfig(RMSPropConfig):
 
     segment_length: int = 5
     """Steps per segment (T): n of the n-step returns."""
-    learning_rate: Scheduled = 2e-3
+    learning_rate: Scheduled = 4e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays to 0 over total_steps."""
-    rmsprop_eps: float = 1e-5
+    rmsprop_eps: float = 1e-4
     """Keeps steps finite where gradients are small."""
     gae_lambda: float = 1.0
     """Lambda of the advantage estimator; 1: n-step returns, as published."""

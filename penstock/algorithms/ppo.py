@@ -37,7 +37,7 @@ class PPOConfig(ProximalConfig):
     """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
     num_epochs: int = 10
     """Passes over each batch."""
-    learning_rate: Scheduled = 1e-3
+    learning_rate: Scheduled = 5e-4
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
