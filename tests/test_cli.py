@@ -310,7 +310,7 @@ def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
 
 def test_resume_goes_on_with_the_run(run_dir, capsys):
     engine.ending = ending(run_dir="my-run")
-    flags = ["--total-steps", "400000", "--max-seconds", "90", "--learning-rate", "1e-3", "--num-epochs", "10"]
+    flags = ["--total-steps", "400000", "--max-seconds", "90", "--learning-rate", "5e-4", "--num-epochs", "10"]
     assert main(["resume", "my-run", *flags]) == 0
     # The learning rate and the number of epochs are what they were.
     assert engine.made == [("my-run", {"total_steps": 400_000, "max_seconds": 90.0})]
