@@ -36,6 +36,8 @@ class APPOConfig(ProximalConfig, AsynchronousConfig):
     """Passes over each batch."""
     learning_rate: Scheduled = 1e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    entropy_coef: Scheduled = 0.003
+    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     num_minibatches: int = 2
     """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
     advantage_estimator: Literal["gae", "vtrace"] = "gae"

@@ -155,7 +155,7 @@ class APPO(Face):
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
-        entropy_coef: float | str | Callable[[float], float] = 0.01,
+        entropy_coef: float | str | Callable[[float], float] = 0.003,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
