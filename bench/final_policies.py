@@ -191,7 +191,7 @@ def table(records: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Parse the command, run what is missing, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trainings", choices=TRAININGS, nargs="*", metavar="TRAINING", default=[])
+    parser.add_argument("trainings", choices=TRAININGS, nargs="*", metavar="TRAINING")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
