@@ -188,10 +188,16 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _known(name: str) -> str:
+    if name not in TRAININGS:
+        raise argparse.ArgumentTypeError(f"{name!r} is no training: choose among {', '.join(TRAININGS)}")
+    return name
+
+
 def main() -> None:
     """Parse the command, run what is missing, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trainings", choices=TRAININGS, nargs="*", metavar="TRAINING")
+    parser.add_argument("trainings", type=_known, nargs="*", metavar="TRAINING", help="all of them when left out")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
