@@ -21,7 +21,7 @@ def prepared(algorithm, model, **arguments):
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_on_fresh_experience_with_gae_it_is_ppo(memory):
-    appo, ppo = make(APPO, memory=memory), make(PPO, memory=memory)
+    appo, ppo = (make(kind, memory=memory, entropy_coef=0.01) for kind in (APPO, PPO))
     model = make_model(appo)
     results = [a.loss(model, whole(a, prepared(a, model))) for a in (appo, ppo)]
     assert results[0][0].item() == pytest.approx(results[1][0].item(), rel=1e-6)
