@@ -1,12 +1,14 @@
 """What trainings leave behind: the final and the best policy of several seeds, deterministic and sampled.
 
-    python bench/final_policies.py [TRAINING ...] [--seeds N] [--sb3 X/bin/python] [--history FILE] [--table]
+    python bench/final_policies.py [TRAINING ...] [--seeds N] [--sb3 X/bin/python] [--peer-only] [--history FILE]
+                                   [--table]
 
 A training has a fixed budget and no target. Its final weights and its best checkpoint then play 100 fresh episodes
 each, once with the most probable actions and once with sampled ones. ``--sb3`` runs Stable-Baselines3 beside, with its
 defaults and the same budget, where it has the algorithm (python -m venv X; X/bin/pip install stable-baselines3). Every
 run is appended to the history with its machine and commit. Runs that the history holds of this commit are not repeated,
-so a bench that was interrupted goes on. ``--table`` only prints what the history holds.
+so a bench that was interrupted goes on. ``--peer-only`` leaves Penstock's own out: on a machine with cores to spare the
+two can run side by side. ``--table`` only prints what the history holds.
 
     cartpole-ppo, cartpole-appo, cartpole-impala, cartpole-a2c, cartpole-a3c, cartpole-dqn, cartpole-apex
     pendulum-ppo (preset), pendulum-td3, pendulum-sac, pendulum-ddpg
@@ -115,7 +117,7 @@ def read(history: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
 
 
-def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: Path) -> None:
+def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: Path, *, peer_only: bool) -> None:
     """Run what the history does not hold yet of this commit."""
     facts = machine_facts()
     held = {(each["training"], each["library"], each["seed"]) for each in read(history) if _same(each, facts)}
@@ -123,7 +125,7 @@ def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: 
     with launcher.kept(), tempfile.TemporaryDirectory() as aside:
         for name in names:
             training = TRAININGS[name]
-            libraries = {"penstock": seeds or training.seeds}
+            libraries = {} if peer_only else {"penstock": seeds or training.seeds}
             if sb3 is not None and training.peer is not None:
                 libraries["sb3"] = seeds or training.peer_seeds
             for library, count in libraries.items():
@@ -200,12 +202,15 @@ def main() -> None:
     parser.add_argument("trainings", type=_known, nargs="*", metavar="TRAINING", help="all of them when left out")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
+    parser.add_argument("--peer-only", action="store_true", help="run nothing but Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     names = arguments.trainings or list(TRAININGS)
     if not arguments.table:
-        measure(names, arguments.seeds, arguments.sb3, arguments.history)
+        if arguments.peer_only and arguments.sb3 is None:
+            parser.error("--peer-only needs --sb3 X/bin/python")
+        measure(names, arguments.seeds, arguments.sb3, arguments.history, peer_only=arguments.peer_only)
     print(describe())
     print(f"Lowest / median of the seeds' mean returns over {EPISODES} fresh episodes each.")
     print(table([record for record in read(arguments.history) if record["training"] in names]))

@@ -32,7 +32,7 @@ class A3CConfig(RMSPropConfig):
     """Rollout workers learn on the CPU."""
     segment_length: int = 20
     """Steps per segment (t_max)."""
-    learning_rate: Scheduled = 1e-3
+    learning_rate: Scheduled = 3e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""

@@ -34,8 +34,10 @@ class APPOConfig(ProximalConfig, AsynchronousConfig):
     """Steps per update (one minibatch)."""
     num_epochs: int = 2
     """Passes over each batch."""
-    learning_rate: Scheduled = 1e-3
+    learning_rate: Scheduled = 2e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     entropy_coef: Scheduled = 0.003
     """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     num_minibatches: int = 2

@@ -26,10 +26,10 @@ class IMPALAConfig(RMSPropConfig, AsynchronousConfig):
     """Steps per segment (T)."""
     batch_size: int = 320
     """Steps per update."""
-    learning_rate: Scheduled = 1e-3
+    learning_rate: Scheduled = 2e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays to 0 over total_steps, as published."""
+    """"linear" decays a number to 0 over total_steps, as published; a function says all by itself."""
     vtrace_lambda: float = 1.0
     """Weight of longer returns in V-trace's targets."""
     rho_bar: float = 1.0

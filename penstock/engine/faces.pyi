@@ -150,8 +150,8 @@ class APPO(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
-        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -618,7 +618,7 @@ class A3C(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
@@ -698,7 +698,7 @@ class IMPALA(Face):
     learning_rate
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps, as published.
+        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -781,7 +781,7 @@ class IMPALA(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,

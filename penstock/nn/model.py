@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOG_STD_RANGE = (-20.0, 2.0)
 # Where rewards are rare, the first returns hardly vary; in units of their deviation the first reward would be immense.
-RETURN_PRIOR_ROWS = 10_000.0
+RETURN_PRIOR_ROWS = 1_000.0
 MEMORIES = ("none", "gru", "lstm")
 
 
