@@ -67,7 +67,7 @@ class Penstock:
         arena = ExperienceArena.create(run_shape(learns, model))
         arena.control[Control.GOAL] = 10**9
         SharedWeights(model, arena.weights).publish(0, 0)
-        self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda kind, payload: None, replay)
+        self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay)
         self.seconds(WARM_UP, 1)
 
     def seconds(self, updates: int, threads: int) -> float:

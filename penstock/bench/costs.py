@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,11 +20,11 @@ from penstock.bench.work import Choosing, Stepping, fill
 from penstock.config import Config
 from penstock.engine.launcher import LauncherDied
 from penstock.engine.local import LocalBackend
+from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
 from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import resolve_env, run_shape, settled_precision
 from penstock.engine.restarts import Restarts, RoleDied
-from penstock.engine.roles import Report
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE, probe
 from penstock.envs.spec import EnvSpec
@@ -213,27 +213,28 @@ class _WorkRole:
     name: str
     num_threads: int
     make: Callable[[ExperienceArena], Rehearsal]
-    index: int = 0
+    is_vital: ClassVar[bool] = False
 
-    def build(self, arena: ExperienceArena, report: Report) -> _Worker:
+    def build(self, arena: ExperienceArena, report: Callable[[Any], None]) -> _Worker:
         return _Worker(arena, self.make(arena), report)
 
 
 class _Worker:
     """The role."""
 
-    def __init__(self, arena: ExperienceArena, work: Rehearsal, report: Report) -> None:
+    def __init__(self, arena: ExperienceArena, work: Rehearsal, report: Callable[[Any], None]) -> None:
         self.bell = arena.learner_bell
         self._work = work
         self._report = report
         rounds_until(work, time.monotonic() + WARM_UP_SECONDS)
-        report("made", None)
+        report(None)  # it is made
 
     def poll(self) -> bool:
         return False
 
-    def handle(self, command: str, payload: Any) -> None:
-        self._report(command, rounds_until(self._work, payload))
+    def handle(self, command: Any) -> None:
+        """Work until then (monotonic seconds)."""
+        self._report(rounds_until(self._work, command))
 
     def close(self) -> None:
         self._work.close()
@@ -264,7 +265,7 @@ class Yard:
         names = [spec.name for spec in self._specs[kind]]
         end = time.monotonic() + seconds
         for name in names:
-            self._backend.send(name, "rounds", end)
+            self._backend.send(name, end)  # type: ignore[arg-type]
         rounds = self._wait_for(names, seconds + PATIENCE)
         return [one for name in names for one in rounds[name]]
 
@@ -281,10 +282,11 @@ class Yard:
         said, self._said = self._said, {}
         return said
 
-    def _hear(self, role: str, kind: str, payload: Any) -> None:
-        if kind in ("failed", "died"):
-            raise BenchError(f"measuring alone, {role} failed:\n{payload.text if kind == 'failed' else payload}")
-        self._said[role] = payload
+    def _hear(self, role: str, said: Any) -> None:
+        if isinstance(said, Failed | Died):
+            story = said.text if isinstance(said, Failed) else said.story
+            raise BenchError(f"measuring alone, {role} failed:\n{story}")
+        self._said[role] = said
 
     def __enter__(self) -> Yard:
         return self

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ class Asker:
         arena.policy_bell.ring()
         return True
 
-    def handle(self, command: str, payload: Any) -> None:
+    def handle(self, command: object) -> None:
         """There is no command."""
 
     def close(self) -> None:

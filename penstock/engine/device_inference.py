@@ -14,8 +14,8 @@ from torch import Tensor
 
 from penstock.algorithms.base import Request
 from penstock.engine.inference import Inference, request_fields
+from penstock.engine.messages import Note, Tell
 from penstock.engine.paths import DataPath
-from penstock.engine.roles import Report
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -119,7 +119,7 @@ class DeviceInference(Inference):
     arena, algorithm, device, path, weights
         As for `Inference`. On a CPU nothing is captured; everything else is the same.
     report
-        Called with ("note", text) if graphs were to be captured and cannot.
+        Called with a `Note` if graphs were to be captured and cannot.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class DeviceInference(Inference):
         algorithm: Any,
         device: str,
         path: DataPath,
-        report: Report,
+        report: Tell,
         weights: MakeWeights = through_block,
     ) -> None:
         self._captures = torch.device(device).type == "cuda"
@@ -200,7 +200,7 @@ class DeviceInference(Inference):
         except Exception as error:
             self._captures = False
             cause = error.__context__ or error  # the end of a capture that failed fails, too
-            self._report("note", f"inference runs without CUDA graphs: {type(cause).__name__}: {cause}")
+            self._report(Note(f"inference runs without CUDA graphs: {type(cause).__name__}: {cause}"))
             return None
         self._pool = graph.pool()
         return graph

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 from penstock.engine.clock import count_as_companion
+from penstock.engine.messages import Command, Tell
 from penstock.engine.process import SLEEP, SPIN
-from penstock.engine.roles import LearnerRole, PolicyRole, Report, Role, RoleSpec
+from penstock.engine.roles import LEARNER, LearnerRole, PolicyRole, Role, RoleSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
 
@@ -26,19 +27,15 @@ class DeviceRole:
 
     learner: LearnerRole
     policy: PolicyRole
-    name: str = "learner"
-
-    @property
-    def index(self) -> int:
-        """The learner's."""
-        return self.learner.index
+    name: str = LEARNER
+    is_vital: ClassVar[bool] = True
 
     @property
     def num_threads(self) -> int:
         """The learner's."""
         return self.learner.num_threads
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the learner, and start the policy worker."""
         from penstock.engine.device_inference import DeviceInference
         from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
@@ -122,9 +119,9 @@ class Pair:
         self._companion.require_well()
         return self._role.poll()
 
-    def handle(self, command: str, payload: Any) -> None:
+    def handle(self, command: Command) -> None:
         """Give the role a command; its companion takes none."""
-        self._role.handle(command, payload)
+        self._role.handle(command)
 
     def close(self) -> None:
         """Close both."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.config import Config
 from penstock.engine.chronicle import Chronicle
-from penstock.engine.evaluator import Evaluated
+from penstock.engine.messages import Evaluate, Evaluated
 from penstock.engine.progress import Progress
 from penstock.runs.panels import number
 from penstock.runs.store import CheckpointStore
@@ -31,7 +31,7 @@ class Evaluations:
     chronicle
         Writes them down.
     ask
-        Called with a request for the evaluator.
+        Called with what the evaluator is commanded.
     store
         Where the best weights are saved; None: nowhere.
 
@@ -46,7 +46,7 @@ class Evaluations:
         config: Config,
         progress: Progress,
         chronicle: Chronicle,
-        ask: Callable[[dict[str, Any]], object],
+        ask: Callable[[Evaluate], object],
         store: CheckpointStore | None,
     ) -> None:
         self._config = config
@@ -98,15 +98,7 @@ class Evaluations:
     def request(self, meta: dict[str, Any]) -> None:
         """Ask for an evaluation of the newest weights."""
         self.asked += 1
-        self._ask(
-            {
-                "number": self.asked,
-                "store": self._store,
-                "best_return": self._progress.best_return,
-                "deadline": self.deadline,
-                "meta": meta,
-            }
-        )
+        self._ask(Evaluate(self.asked, self._store, self._progress.best_return, self.deadline, meta))
 
     def take(self, evaluated: Evaluated) -> None:
         """Note what came of an evaluation."""

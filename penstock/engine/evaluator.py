@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
-from typing import Any
 
 from penstock.algorithms.base import Algorithm
 from penstock.engine.clock import Clock
 from penstock.engine.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
-from penstock.engine.rollout_worker import Report
+from penstock.engine.messages import Command, Evaluate, Evaluated, Tell, unknown
 from penstock.engine.weights import BestWeights, SharedWeights
 from penstock.envs.factories import EVALUATOR
 from penstock.envs.making import make_lanes
@@ -18,35 +16,6 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
 from penstock.runs.checkpoint import CheckpointError
-from penstock.runs.store import CheckpointStore
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What the evaluator reports of one evaluation.
-
-    Attributes
-    ----------
-    number
-        Of the request.
-    evaluation
-        What came of it.
-    seconds
-        How long it took.
-    is_best
-        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
-    has_reached_target
-        Whether they have reached the target, twice.
-    error
-        What went wrong in saving the best weights, if anything.
-    """
-
-    number: int
-    evaluation: Evaluation
-    seconds: float
-    is_best: bool = False
-    has_reached_target: bool = False
-    error: Exception | None = None
 
 
 class Evaluator:
@@ -61,7 +30,7 @@ class Evaluator:
     arena
         Where the weights are.
     report
-        Called with ("evaluation", `Evaluated`) after each.
+        Called with `Evaluated` after each.
     """
 
     ACTIVITIES = ("evaluate", "wait for a request")
@@ -71,12 +40,12 @@ class Evaluator:
         algorithm: Algorithm,
         env: EnvSpec,
         arena: ExperienceArena,
-        report: Report,
+        report: Tell,
     ) -> None:
         config = algorithm.config
         self.bell: Doorbell = arena.evaluator_bell
         self._report = report
-        self._clock = Clock(arena.gauges[arena.shape.num_workers + 2], self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of("evaluator"), self.ACTIVITIES)
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
         self._best = BestWeights(arena.best_weights)
@@ -86,7 +55,7 @@ class Evaluator:
         self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._target = config.target_return
-        self._request: dict[str, Any] | None = None
+        self._request: Evaluate | None = None
 
     def poll(self) -> bool:
         """Play if asked to; False if not."""
@@ -98,22 +67,18 @@ class Evaluator:
         self._evaluate(request)
         return True
 
-    def handle(self, command: str, payload: Any) -> None:
-        """Take a command: "evaluate".
-
-        Its payload is {"number": of the request, "store": CheckpointStore for the best weights or None, "best_return":
-        mean return that they have to reach or None, "deadline": when playing ends (monotonic seconds), "meta": dict}.
-        """
-        if command != "evaluate":
-            raise ValueError(f"the evaluator knows no command {command!r}: evaluate")
-        self._request = payload
+    def handle(self, command: Command) -> None:
+        """Take a command: `Evaluate`."""
+        if not isinstance(command, Evaluate):
+            raise unknown("evaluator", command, Evaluate)
+        self._request = command
 
     def close(self) -> None:
         """Close the environments."""
         self._lanes.close()
 
-    def _evaluate(self, request: dict[str, Any]) -> None:
-        began, deadline = time.monotonic(), request["deadline"]
+    def _evaluate(self, request: Evaluate) -> None:
+        began, deadline = time.monotonic(), request.deadline
         self._weights.refresh()
         evaluation = self._play(deadline)
         has_reached_target = False
@@ -123,7 +88,7 @@ class Evaluator:
             evaluation = evaluation if again.unfinished else again
             has_reached_target = self._reaches_target(again)
         evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
-        best_return: float | None = request["best_return"]
+        best_return = request.best_return
         # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
         # one that came over the target twice.
         is_measure = not evaluation.unfinished or time.monotonic() < deadline
@@ -133,19 +98,17 @@ class Evaluator:
             self._best.keep(self._weights, evaluation.mean_return)
             error = self._save_best(request, evaluation)
         seconds = time.monotonic() - began
-        self._report(
-            "evaluation", Evaluated(request["number"], evaluation, seconds, is_best, has_reached_target, error)
-        )
+        self._report(Evaluated(request.number, evaluation, seconds, is_best, has_reached_target, error))
 
     def _reaches_target(self, evaluation: Evaluation) -> bool:
         """Whether whole episodes reach the target: of one that was given up nobody knows how it would have ended."""
         return self._target is not None and not evaluation.unfinished and evaluation.mean_return >= self._target
 
-    def _save_best(self, request: dict[str, Any], evaluation: Evaluation) -> Exception | None:
-        store: CheckpointStore | None = request["store"]
+    def _save_best(self, request: Evaluate, evaluation: Evaluation) -> Exception | None:
+        store = request.store
         if store is None:
             return None
-        meta = {**request["meta"], "version": self._weights.version, "mean_return": evaluation.mean_return}
+        meta = {**request.meta, "version": self._weights.version, "mean_return": evaluation.mean_return}
         try:
             store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
         except (OSError, CheckpointError) as problem:

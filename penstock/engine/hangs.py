@@ -12,6 +12,7 @@ from penstock.engine.evaluation import lanes_for
 from penstock.engine.evaluator import Evaluator
 from penstock.engine.roles import EvaluatorRole, RoleSpec, RolloutRole
 from penstock.engine.rollout_worker import RolloutWorker
+from penstock.experience.arena import ExperienceArena
 
 HANG_SECONDS = 30.0
 
@@ -22,8 +23,10 @@ class Watched:
 
     Attributes
     ----------
-    name, index
-        The role's, as its spec has them.
+    name
+        The role's.
+    gauges
+        The role's, float64 ``[32]``.
     env
         Name of the environment.
     activities, in_env
@@ -33,15 +36,16 @@ class Watched:
     """
 
     name: str
-    index: int
+    gauges: np.ndarray
     env: str
     activities: tuple[str, ...]
     in_env: str
     lanes: str
 
-    def is_in_env(self, gauges: np.ndarray) -> bool:
-        """Whether the role is, or was when it died, in its environments; float64 ``[roles, 32]`` are the gauges."""
-        return self.activities[int(gauges[self.index, ACTIVITY])] == self.in_env
+    @property
+    def is_in_env(self) -> bool:
+        """Whether the role is, or was when it died, in its environments."""
+        return self.activities[int(self.gauges[ACTIVITY])] == self.in_env
 
 
 class HangWatch:
@@ -51,23 +55,20 @@ class HangWatch:
     ----------
     specs
         The roles of the run.
-    gauges
-        float64 ``[roles, 32]``: the arena's gauges.
-    num_envs_per_worker
-        Lanes per rollout worker.
+    arena
+        The run's arena.
     """
 
-    def __init__(self, specs: Sequence[RoleSpec], gauges: np.ndarray, num_envs_per_worker: int) -> None:
-        self._watched = [role for spec in specs if (role := watched(spec, num_envs_per_worker))]
-        self._gauges = gauges
+    def __init__(self, specs: Sequence[RoleSpec], arena: ExperienceArena) -> None:
+        self._watched = [role for spec in specs if (role := watched(spec, arena))]
         self._named: dict[str, float] = {}
 
     def look(self, now: float) -> list[str]:
         """Return a warning for each role that hangs at this moment (monotonic seconds), once for each hang."""
         warnings = []
         for role in self._watched:
-            since = float(self._gauges[role.index, SINCE])
-            hangs = since and role.is_in_env(self._gauges) and now - since > HANG_SECONDS
+            since = float(role.gauges[SINCE])
+            hangs = since and role.is_in_env and now - since > HANG_SECONDS
             if hangs and self._named.get(role.name) != since:
                 self._named[role.name] = since
                 waited = f"{role.name} has waited {now - since:.0f} s for {role.lanes}"
@@ -75,15 +76,16 @@ class HangWatch:
         return warnings
 
 
-def watched(spec: RoleSpec, num_envs_per_worker: int) -> Watched | None:
+def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
     """What is watched of a role; None if it steps no environments."""
     if isinstance(spec, RolloutRole):
-        first = spec.rollout.worker * num_envs_per_worker
-        last = first + num_envs_per_worker - 1
+        first = spec.rollout.worker * arena.shape.num_envs_per_worker
+        last = first + arena.shape.num_envs_per_worker - 1
         lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
-        return Watched(spec.name, spec.index, spec.rollout.env.name, RolloutWorker.ACTIVITIES, "env", lanes)
+        env, activities = spec.rollout.env.name, RolloutWorker.ACTIVITIES
+        return Watched(spec.name, arena.gauges_of(spec.name), env, activities, "env", lanes)
     if isinstance(spec, EvaluatorRole):
         count = lanes_for(spec.algorithm.config.eval_episodes)
         lanes = "its lane" if count == 1 else f"one of its {count} lanes"
-        return Watched(spec.name, spec.index, spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
+        return Watched(spec.name, arena.gauges_of(spec.name), spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
     return None

@@ -20,8 +20,8 @@ from penstock.algorithms.rmsprop import RMSProp
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.inference import Inference
 from penstock.engine.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
+from penstock.engine.messages import LearnedInWorker, Tell
 from penstock.engine.paths.gradients import GradientPath
-from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import fence, taking_turns
@@ -126,10 +126,10 @@ class ActorLearner(Inference):
     worker
         Number of the rollout worker.
     report
-        Called with ("learned_in_worker", dict) after updates, at most ten times per second.
+        Called with `LearnedInWorker` after updates, at most ten times per second.
     """
 
-    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Report) -> None:
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Tell) -> None:
         super().__init__(arena, algorithm, "cpu", GradientPath(), weights=Copy)
         config = algorithm.config
         self._config = config
@@ -235,13 +235,12 @@ class ActorLearner(Inference):
         self._next_report = time.monotonic() + REPORT_INTERVAL
         lags, self._lags = self._lags, []
         self._report(
-            "learned_in_worker",
-            {
-                "worker": self._worker,
-                "losses": {name: value.item() for name, value in metrics.items()},
-                "lag": (min(lags), float(np.mean(lags)), max(lags)),
-                "learning_rate": self._shared.optimizer.param_groups[0]["lr"],
-            },
+            LearnedInWorker(
+                worker=self._worker,
+                losses={name: value.item() for name, value in metrics.items()},
+                lag=(min(lags), float(np.mean(lags)), max(lags)),
+                learning_rate=self._shared.optimizer.param_groups[0]["lr"],
+            )
         )
 
 

@@ -8,10 +8,9 @@ from typing import Any
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.hogwild import SharedParameters
 from penstock.engine.learner import REPORT_INTERVAL, Learner, LearnerState
-from penstock.engine.rollout_worker import Report
+from penstock.engine.messages import Save, Tell
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.ipc import fence, taking_turns
-from penstock.runs.store import CheckpointStore
 
 LONGEST_UPDATE = 5.0  # seconds
 
@@ -26,7 +25,7 @@ class HogwildLearner(Learner):
     """
 
     def __init__(
-        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState, report: Report
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState, report: Tell
     ) -> None:
         super().__init__(algorithm, arena, state, report)
         self._shared = SharedParameters(algorithm, arena)
@@ -66,10 +65,10 @@ class HogwildLearner(Learner):
         self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
         self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
 
-    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+    def _save(self, command: Save) -> None:
         self._look()
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
-        super()._save(number, destination, meta)
+        super()._save(command)
 
     def _weights_set(self) -> None:
         # Who sees this word drops its gradient; who has looked at it before is waited for. What is copied of the old

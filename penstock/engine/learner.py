@@ -12,7 +12,7 @@ from torch import Tensor
 from penstock.algorithms.base import Algorithm
 from penstock.config import Config
 from penstock.engine.clock import Clock
-from penstock.engine.rollout_worker import Report
+from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
@@ -81,7 +81,7 @@ class Learner:
     state
         Where learning stands.
     report
-        Called with ("learned", dict) after updates, at most ten times per second and at every goal.
+        Called with `Learned` after updates, at most ten times per second and at every goal.
     weights
         By which way they are published.
     """
@@ -93,7 +93,7 @@ class Learner:
         algorithm: Algorithm,
         arena: ExperienceArena,
         state: LearnerState,
-        report: Report,
+        report: Tell,
         weights: MakeWeights = through_block,
     ) -> None:
         config = algorithm.config
@@ -106,7 +106,7 @@ class Learner:
         self._weights = weights(self._model, arena)
         self._weights.refresh()
         self._autocast = algorithm.autocast(self._device)
-        self._clock = Clock(arena.gauges[arena.shape.num_workers + 1], self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of("learner"), self.ACTIVITIES)
         self._steps, self._version, self._updates = state.steps, state.version, state.updates
         self._skipped = self._skipped_in_a_row = 0
         self._next_report = 0.0
@@ -122,23 +122,20 @@ class Learner:
         """What the learner alone has and a checkpoint holds: tensors and plain values."""
         raise NotImplementedError
 
-    def handle(self, command: str, payload: Any) -> None:
-        """Take a command: "checkpoint" (number, store or path, meta) or "set_weights" (state dict of arrays, steps).
-
-        Weights that are set have learned from so many steps; None: as many as the run.
-        """
-        if command == "checkpoint":
-            self._save(*payload)
-        elif command == "set_weights":
-            weights, steps = payload
+    def handle(self, command: Command) -> None:
+        """Take a command: `Save` or `SetWeights`."""
+        if isinstance(command, Save):
+            self._save(command)
+        elif isinstance(command, SetWeights):
+            weights, steps = command.weights, command.steps
             self._model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
             self._version += 1
             self._weights_set()
             self._weights.publish(self._version, self._steps if steps is None else steps)
             self._weights.show()
-            self._report("weights_set", self._version)
+            self._report(WeightsSet(self._version))
         else:
-            raise ValueError(f"the learner knows no command {command!r}: checkpoint or set_weights")
+            raise unknown("learner", command, Save, SetWeights)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -200,22 +197,21 @@ class Learner:
         self._next_report = time.monotonic() + REPORT_INTERVAL
         self._weights.show()
         self._report(
-            "learned",
-            {
-                "steps": self._steps,
-                "version": self._version,
-                "updates": self._updates,
-                "skipped_updates": self._skipped,
-                "losses": {name: value.item() for name, value in self._brought.items()},
-                "experience": self.experience(),
-                "learning_rate": self.step_size,
-            },
+            Learned(
+                steps=self._steps,
+                version=self._version,
+                updates=self._updates,
+                skipped_updates=self._skipped,
+                losses={name: value.item() for name, value in self._brought.items()},
+                experience=self.experience(),
+                learning_rate=self.step_size,
+            )
         )
 
-    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+    def _save(self, command: Save) -> None:
         self._report_what_is_owed()  # the status is to know the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
-        meta = {**meta, **counters}
+        meta, destination = {**command.meta, **counters}, command.destination
         state = {**self.learning_state(), **counters}
         weights = self._model.state_dict()
         error: Exception | None = None
@@ -226,4 +222,4 @@ class Learner:
                 save_checkpoint(destination, meta=meta, weights=weights, state=state)
         except (OSError, CheckpointError) as problem:
             error = problem
-        self._report("saved", (number, error))
+        self._report(Saved(command.number, error))

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
 
 from penstock.engine import launcher
 from penstock.engine.device_roles import parts_of
 from penstock.engine.hangs import watched
-from penstock.engine.process import Failure, Told, describe_status, tell
+from penstock.engine.messages import Command, Died, Failed, Handler, Ready, Report, Stop
+from penstock.engine.process import Told, describe_status, tell
 from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
 from penstock.engine.roles import PolicyRole, RoleSpec, RolloutRole
-from penstock.engine.serial import Handler
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import fence
 
@@ -41,7 +40,7 @@ class Process:
     spec: RoleSpec
     pid: int
     control: Connection
-    failure: Failure | None = None
+    failure: Failed | None = None
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Replacement:
     not_before: float
     deaths: int
     """Value of Control.DEATHS that the policy worker must have passed before the worker's slots are taken back."""
-    commands: list[tuple[str, Any]] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
     """What it is to be told when it is back."""
 
 
@@ -65,7 +64,7 @@ class Sending(threading.Thread):
         Whether it was; False also where the role is gone.
     """
 
-    def __init__(self, control: Connection, message: tuple[str, Any]) -> None:
+    def __init__(self, control: Connection, message: Command) -> None:
         super().__init__(daemon=True)
         self._control = control
         self._data = ForkingPickler.dumps(message)  # here, where an error is seen
@@ -90,8 +89,7 @@ class LocalBackend:
     specs
         The roles.
     handle
-        Called with (role, kind, payload) for whatever a role reports, with (role, "failed", `Failure`) when it raised,
-        and with (role, "died", text) when it is replaced.
+        Called with a role's name and whatever it reports: `Failed` when it raised, `Died` when it is replaced.
     restarts
         Says whether it is.
     """
@@ -129,15 +127,15 @@ class LocalBackend:
             self._bury(pid, status)
         self._replace_the_dead()
 
-    def send(self, role: str, command: str, payload: Any) -> bool:
+    def send(self, role: str, command: Command) -> bool:
         """Give a role a command, at once or when its replacement is there; False if it is gone for good."""
         if role in self._replacements:
-            self._replacements[role].commands.append((command, payload))
+            self._replacements[role].commands.append(command)
             return True
         process = self._processes.get(role)
         if process is None:
             return False
-        sending = Sending(process.control, (command, payload))
+        sending = Sending(process.control, command)
         while sending.is_alive():
             # A role whose own reports fill the pipe reads nothing until they are heard.
             self._hear(process)
@@ -172,7 +170,7 @@ class LocalBackend:
     def _ask_to_stop(self, end: float) -> bool:
         """Ask all roles, and wait for them; True if none is left at the `end` (monotonic seconds)."""
         for process in self._processes.values():
-            Sending(process.control, ("stop", None))
+            Sending(process.control, Stop())
         self._arena.ring_all()
         alive = {process.pid: process.control.fileno() for process in self._processes.values()}
         listened_to = set(alive.values())
@@ -196,13 +194,12 @@ class LocalBackend:
     def _hear(self, process: Process) -> None:
         name = process.spec.name
         while (message := _receive(process.control)) is not None:
-            kind, payload = message
-            if kind == "ready":
+            if isinstance(message, Ready):
                 self._restarts.begun(name)
-            elif kind == "failed":
-                process.failure = payload
+            elif isinstance(message, Failed):
+                process.failure = message
             else:
-                self._handle(name, kind, payload)
+                self._handle(name, message)
 
     def _bury(self, pid: int, status: int) -> None:
         process = next((p for p in self._processes.values() if p.pid == pid), None)
@@ -214,22 +211,22 @@ class LocalBackend:
         del self._processes[name]
         if failure is not None:
             if not self._restarts.forgives(name, failure):
-                self._handle(name, "failed", failure)
+                self._handle(name, failure)
                 return
             story, back_off = f"{name}: {failure.error}", self._restarts.after_failure(name)
         else:
             story = f"{name} (process {pid}) {describe_status(status)}"
-            role = watched(process.spec, self._arena.shape.num_envs_per_worker)
-            is_in_env = role is not None and role.is_in_env(self._arena.gauges)
+            role = watched(process.spec, self._arena)
+            is_in_env = role is not None and role.is_in_env
             if is_in_env and self._restarts.forgives(name, None):
                 back_off = self._restarts.after_failure(name)
-            elif name == "learner" or not os.WIFSIGNALED(status):
+            elif process.spec.is_vital or not os.WIFSIGNALED(status):
                 raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
             else:
                 back_off = self._restarts.after_kill(story)
         deaths = self._fence_off(process.spec)
         self._replacements[name] = Replacement(process.spec, time.monotonic() + back_off, deaths)
-        self._handle(name, "died", story)
+        self._handle(name, Died(story))
 
     def _fence_off(self, spec: RoleSpec) -> int:
         """Withdraw a dead rollout worker's requests; return the number of the death."""
@@ -247,8 +244,8 @@ class LocalBackend:
             if time.monotonic() >= replacement.not_before and self._has_passed(replacement):
                 del self._replacements[name]
                 self._fork(successor(replacement.spec, self._arena))
-                for command, payload in replacement.commands:
-                    self.send(name, command, payload)
+                for command in replacement.commands:
+                    self.send(name, command)
 
     def _has_passed(self, replacement: Replacement) -> bool:
         """Whether no policy worker can still be answering a request from before the death."""
@@ -257,10 +254,10 @@ class LocalBackend:
         return not has_policy_worker or self._arena.control[Control.POLICY_PASSED] >= replacement.deaths
 
 
-def _receive(control: Connection) -> tuple[str, Any] | None:
+def _receive(control: Connection) -> Report | None:
     """Return the next message that is there, None if none is; one that its sender died in the middle of is none."""
     try:
-        message: tuple[str, Any] | None = control.recv() if control.poll() else None
+        message: Report | None = control.recv() if control.poll() else None
     except (EOFError, OSError):
         return None  # the launcher reports the death
     return message

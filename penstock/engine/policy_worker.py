@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.engine.clock import Clock
 from penstock.engine.inference import Inference
+from penstock.engine.messages import Command, unknown
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import fence
 
@@ -19,7 +18,7 @@ class PolicyWorker:
         self.bell = arena.policy_bell
         self._arena = arena
         self._inference = inference
-        self._clock = Clock(arena.gauges[arena.shape.num_workers], self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of("policy-0"), self.ACTIVITIES)
 
     def poll(self) -> bool:
         """Answer all requests there are; False if there were none."""
@@ -42,9 +41,9 @@ class PolicyWorker:
             arena.rollout_bells[worker].ring()
         return True
 
-    def handle(self, command: str, payload: Any) -> None:
+    def handle(self, command: Command) -> None:
         """Take a command of the supervisor; a policy worker knows none."""
-        raise ValueError(f"a policy worker knows no command, found {command!r}")
+        raise unknown("policy worker", command)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -17,6 +17,7 @@ import cloudpickle
 import setproctitle
 
 from penstock.engine.interruption import leave_to_supervisor
+from penstock.engine.messages import Failed, Ready, Stop
 from penstock.engine.roles import Role, RoleSpec, RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -34,22 +35,6 @@ class Told:
 
     spec: RoleSpec
     shape: RunShape
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The last message of a role that raised.
-
-    Attributes
-    ----------
-    error
-        The exception, if it can be pickled.
-    text
-        Its traceback.
-    """
-
-    error: BaseException | None
-    text: str
 
 
 def module_path() -> list[str]:
@@ -76,19 +61,19 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
         if isinstance(told.spec, RolloutRole):
             os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
         arena = ExperienceArena.attach(told.shape, arena_fd)
-        role = told.spec.build(arena, lambda kind, payload: control.send((kind, payload)))
-        control.send(("ready", None))
+        role = told.spec.build(arena, control.send)
+        control.send(Ready())
         poll_until_stopped(role, control)
         role.close()
     except BaseException as error:
         with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
-            control.send(("failed", failure_of(error)))
+            control.send(failure_of(error))
         return 1
     return 0
 
 
 def poll_until_stopped(role: Role, control: Connection) -> None:
-    """Poll a role until a "stop" arrives; let it sleep on its bell when there is nothing to do."""
+    """Poll a role until `Stop` arrives; let it sleep on its bell when there is nothing to do."""
     commands = select.poll()
     commands.register(control, select.POLLIN)
     look_again = 0.0
@@ -99,10 +84,10 @@ def poll_until_stopped(role: Role, control: Connection) -> None:
         if not has_worked or now >= look_again:
             look_again = now + COMMAND_INTERVAL
             while commands.poll(0):
-                command, payload = control.recv()
-                if command == "stop":
+                command = control.recv()
+                if isinstance(command, Stop):
                     return
-                role.handle(command, payload)
+                role.handle(command)
                 has_worked = True
         if not has_worked:
             role.bell.wait(seen, SLEEP, SPIN)
@@ -115,14 +100,14 @@ def _set_threads(num_threads: int) -> None:
         torch.set_num_threads(num_threads)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failed:
     """Make an exception fit to travel."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return Failure(None, text)
-    return Failure(error, text)
+        return Failed(None, text)
+    return Failed(error, text)
 
 
 def describe_status(status: int) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from penstock.config import Config
 from penstock.engine.evaluation import Evaluation
-from penstock.engine.roles import RoleSpec
+from penstock.engine.messages import Learned, LearnedInWorker
 from penstock.engine.time_spent import (
     Moment,
     RoleTime,
@@ -20,7 +20,6 @@ from penstock.engine.time_spent import (
     cpu_by_purpose,
     limiting_role,
     role_times,
-    rows_by_kind,
 )
 from penstock.ipc import available_cores
 from penstock.runs.status import REAL_WORK, RoleShare, Status
@@ -43,8 +42,8 @@ class Progress:
         Simulator frames per step.
     gauges
         float64 ``[roles, 32]``: the arena's gauges.
-    specs
-        The roles of the run.
+    rows
+        Rows of the gauges by kind of role.
 
     Attributes
     ----------
@@ -59,17 +58,16 @@ class Progress:
         env: str,
         frame_skip: int,
         gauges: np.ndarray,
-        specs: Sequence[RoleSpec],
+        rows: Mapping[str, list[int]],
     ) -> None:
         self._config = config
         self._names = {"algorithm": algorithm, "env": env}
         self._frame_skip = frame_skip
         self._gauges = gauges
-        self._rows = rows_by_kind(specs)
+        self._rows = rows
         self.run_dir: str | None = None
-        self.learned: dict[str, Any] = {}
-        self._by_worker: dict[int, dict[str, Any]] = {}
-        self._learned_in_workers: dict[str, Any] = {}
+        self.learned = Learned(steps=0)
+        self._by_worker: dict[int, LearnedInWorker] = {}
         self.steps = 0
         self.seconds = 0.0
         self.restarts = 0
@@ -86,28 +84,27 @@ class Progress:
         self._shares: dict[str, RoleShare] = {}
         self._cores: dict[str, float] = {}
 
-    def take_learned(self, report: dict[str, Any]) -> None:
+    def take_learned(self, report: Learned) -> None:
         """Note where the learner stands."""
-        in_workers = self._learned_in_workers
-        self.learned = {
-            **report,
-            **in_workers,
-            "experience": in_workers.get("experience", {}) | report["experience"],
-        }
-        self.steps = report["steps"]
+        if self._by_worker:
+            report = self._with_workers(report)
+        self.learned = report
+        self.steps = report.steps
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
 
-    def take_learned_in_worker(self, report: dict[str, Any]) -> None:
-        """Note what a worker that learns itself says of it: losses are the last one's, policy lag is all workers'."""
-        self._by_worker[report["worker"]] = report
-        lowest, means, highest = zip(*(each["lag"] for each in self._by_worker.values()), strict=True)
+    def take_learned_in_worker(self, report: LearnedInWorker) -> None:
+        """Note what a worker that learns itself says of it."""
+        self._by_worker.pop(report.worker, None)
+        self._by_worker[report.worker] = report  # at the end: the last one to report
+
+    def _with_workers(self, learned: Learned) -> Learned:
+        """Put what workers that learn themselves say in: losses are the last one's, policy lag is all workers'."""
+        *_, last = self._by_worker.values()
+        lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
         lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
-        self._learned_in_workers = {
-            "losses": report["losses"],
-            "learning_rate": report["learning_rate"],
-            "experience": {f"policy_lag/{name}": value for name, value in lag.items()},
-        }
+        experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
+        return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
 
     def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
         """Note finished training episodes, (return, length) each."""
@@ -212,11 +209,11 @@ class Progress:
             eval_unfinished=self.evaluation.unfinished if self.evaluation else 0,
             best_return=self.best_return,
             target_return=self._config.target_return,
-            updates=learned.get("updates", 0),
-            version=learned.get("version", 0),
-            losses=learned.get("losses", {}),
-            experience=learned.get("experience", {}),
-            skipped_updates=learned.get("skipped_updates", 0),
+            updates=learned.updates,
+            version=learned.version,
+            losses=learned.losses,
+            experience=learned.experience,
+            skipped_updates=learned.skipped_updates,
             restarts=self.restarts,
             real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
             cores=self._cores,

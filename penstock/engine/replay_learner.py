@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.base import NonFiniteUpdate
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.engine.learner import Learner, LearnerState
-from penstock.engine.rollout_worker import Report
+from penstock.engine.messages import ContentsSaved, Note, Save, Tell
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.replay import Replay
@@ -43,7 +43,7 @@ class ReplayLearner(Learner):
         arena: ExperienceArena,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         replay: Replay,
         weights: MakeWeights = through_block,
     ) -> None:
@@ -124,16 +124,16 @@ class ReplayLearner(Learner):
         if self._owes_report:
             self._report_what_is_owed()
 
-    def _save(self, number: int, destination: CheckpointStore | str, meta: dict[str, Any]) -> None:
+    def _save(self, command: Save) -> None:
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
-        super()._save(number, destination, meta)
-        if isinstance(destination, CheckpointStore) and self._replay.saved_at is not None:
+        super()._save(command)
+        if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
             error: Exception | None = None
             try:
-                self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report("note", text))
+                self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report(Note(text)))
             except (OSError, ReplayFileError) as problem:
                 error = problem
-            self._report("contents_saved", (number, error))
+            self._report(ContentsSaved(command.number, error))
 
     def _weights_set(self) -> None:
         self._algorithm.restart_target(self._model)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.engine.process import Failure
+from penstock.engine.messages import Failed
 from penstock.engine.roles import RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import ExperienceArena
@@ -42,7 +42,7 @@ class Restarts:
         """Note that a role was made, environments and all, and works."""
         self._failures_at_start[role] = 0
 
-    def forgives(self, role: str, failure: Failure | None) -> bool:
+    def forgives(self, role: str, failure: Failed | None) -> bool:
         """Whether a role may come back that failed: its environment did, and not again and again at the very start.
 
         Parameters

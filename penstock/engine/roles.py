@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from penstock.engine.messages import Command, Tell
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from penstock.engine.paths import DataPath
     from penstock.engine.weights import MakeWeights
 
-Report = Callable[[str, Any], None]
+
+
+LEARNER, EVALUATOR = "learner", "evaluator"
+"""Names of the roles that the supervisor commands."""
 
 
 class Role(Protocol):
@@ -30,7 +34,7 @@ class Role(Protocol):
         """Do one piece of work without waiting for anything; False if there was none."""
         ...
 
-    def handle(self, command: str, payload: Any) -> None:
+    def handle(self, command: Command) -> None:
         """Take a command of the supervisor."""
         ...
 
@@ -48,16 +52,16 @@ class RoleSpec(Protocol):
         ...
 
     @property
-    def index(self) -> int:
-        """Row of the role in the arena's gauges."""
-        ...
-
-    @property
     def num_threads(self) -> int:
         """Native threads that the role may use."""
         ...
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
+    @property
+    def is_vital(self) -> bool:
+        """Whether the run ends with the role; others are replaced."""
+        ...
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the role."""
         ...
 
@@ -68,6 +72,7 @@ class RolloutRole:
 
     rollout: RolloutSpec
     algorithm: Algorithm | None
+    is_vital: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -75,16 +80,11 @@ class RolloutRole:
         return f"rollout-{self.rollout.worker}"
 
     @property
-    def index(self) -> int:
-        """The worker's number."""
-        return self.rollout.worker
-
-    @property
     def num_threads(self) -> int:
         """As its lanes are told."""
         return self.rollout.num_threads
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the rollout worker and its lanes."""
         if self.algorithm is None:
             return RolloutWorker(self.rollout, arena, report, None)
@@ -98,11 +98,11 @@ class PolicyRole:
 
     algorithm: Algorithm
     path: DataPath
-    index: int
     num_threads: int
     name: str = "policy-0"
+    is_vital: ClassVar[bool] = False
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the policy worker and its model."""
         from penstock.engine.inference import Inference
         from penstock.engine.policy_worker import PolicyWorker
@@ -118,11 +118,11 @@ class LearnerRole:
     path: DataPath
     state: LearnerState
     learning: dict[str, Any] | None
-    index: int
     num_threads: int
-    name: str = "learner"
+    name: str = LEARNER
+    is_vital: ClassVar[bool] = True
 
-    def build(self, arena: ExperienceArena, report: Report, weights: MakeWeights | None = None) -> Role:
+    def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
         """Make the learner of the algorithm's data path, its model and its optimisers.
 
         Parameters
@@ -144,11 +144,11 @@ class EvaluatorRole:
 
     algorithm: Algorithm
     env: EnvSpec
-    index: int
     num_threads: int = 1
-    name: str = "evaluator"
+    name: str = EVALUATOR
+    is_vital: ClassVar[bool] = False
 
-    def build(self, arena: ExperienceArena, report: Report) -> Role:
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the evaluator and its lanes."""
         from penstock.engine.evaluator import Evaluator
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.engine.clock import Clock
+from penstock.engine.messages import Command, EnvironmentMetrics, Episodes, Tell, unknown
 from penstock.engine.noise import NoiseStreams
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
@@ -19,7 +19,6 @@ from penstock.ipc import fence, gather
 if TYPE_CHECKING:
     from penstock.engine.paths.base import Actor, DataPath
 
-Report = Callable[[str, Any], None]
 REPORT_INTERVAL = 0.1  # seconds
 
 
@@ -45,7 +44,7 @@ class RolloutWorker:
     arena
         The run's arena.
     report
-        Called with ("episodes", list of (return, length)) and ("metrics", dict) now and then.
+        Called with `Episodes` and `EnvironmentMetrics` now and then.
     actor
         Answers requests at once (local inference); None: a policy worker will.
     """
@@ -59,12 +58,12 @@ class RolloutWorker:
         self,
         spec: RolloutSpec,
         arena: ExperienceArena,
-        report: Report,
+        report: Tell,
         actor: Actor | None,
     ) -> None:
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
-        self._clock = Clock(arena.gauges[spec.worker], self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
         shape = arena.shape
         self._groups = [
             LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, actor)
@@ -84,9 +83,9 @@ class RolloutWorker:
             self._report_episodes()
         return any(moved)
 
-    def handle(self, command: str, payload: Any) -> None:
+    def handle(self, command: Command) -> None:
         """Take a command of the supervisor; a rollout worker knows none."""
-        raise ValueError(f"a rollout worker knows no command, found {command!r}")
+        raise unknown("rollout worker", command)
 
     def close(self) -> None:
         """Report what is left, and close the environments."""
@@ -97,11 +96,11 @@ class RolloutWorker:
     def _report_episodes(self) -> None:
         episodes = [(e.episode_return, e.length) for group in self._groups for e in group.lanes.take_episodes()]
         if episodes:
-            self._report("episodes", episodes)
+            self._report(Episodes(episodes))
         for group in self._groups:
             metrics = group.lanes.take_metrics()
             if metrics:
-                self._report("metrics", metrics)
+                self._report(EnvironmentMetrics(metrics))
 
 
 class LaneGroup:

@@ -49,13 +49,13 @@ def role_specs(
         RolloutRole(RolloutSpec(i, env, path, config.seed, start.state.version, 1), None if is_central else algorithm)
         for i in range(shape.num_workers)
     ]
-    policy = PolicyRole(algorithm, path, shape.num_workers, policy_threads)
-    learner = LearnerRole(algorithm, path, start.state, start.learning, shape.num_workers + 1, learner_threads)
+    policy = PolicyRole(algorithm, path, policy_threads)
+    learner = LearnerRole(algorithm, path, start.state, start.learning, learner_threads)
     if is_central and shares_device(config):
         specs.append(DeviceRole(learner, policy))
     else:
         specs += [policy, learner] if is_central else [learner]
-    specs.append(EvaluatorRole(algorithm, env, shape.num_workers + 2))
+    specs.append(EvaluatorRole(algorithm, env))
     return specs
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from penstock.algorithms.optimizers import go_on
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig
 from penstock.engine.learner import Learner, LearnerState
-from penstock.engine.rollout_worker import Report
+from penstock.engine.messages import Note, Tell
 from penstock.engine.segment_updates import learn_batch
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import Control, ExperienceArena
@@ -43,7 +42,7 @@ class SegmentLearner(Learner):
         arena: ExperienceArena,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         weights: MakeWeights = through_block,
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
@@ -56,7 +55,7 @@ class SegmentLearner(Learner):
             arena, config.segments_per_batch, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip,
             max_policy_lag=config.max_policy_lag if isinstance(config, AsynchronousConfig) else None,
-            burn_in=config.burn_in, note=partial(report, "note"),
+            burn_in=config.burn_in, note=lambda text: report(Note(text)),
         )  # fmt: skip
         self._generator = torch.Generator().manual_seed(config.seed)
         self._held = np.empty(0, np.int64)

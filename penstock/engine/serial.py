@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
+from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
 from penstock.engine.process import failure_of
 from penstock.engine.restarts import Restarts, successor
-from penstock.engine.roles import Role, RoleSpec, left_as_found
-from penstock.engine.rollout_worker import RolloutWorker
+from penstock.engine.roles import Role, RoleSpec, RolloutRole, left_as_found
 from penstock.experience.arena import Control, ExperienceArena
-
-Handler = Callable[[str, str, Any], None]
 
 
 class SerialBackend:
@@ -31,8 +28,7 @@ class SerialBackend:
     specs
         The roles, in the order in which they are polled.
     handle
-        Called with (role, kind, payload) for whatever a role reports, with (role, "failed", `Failure`) when it raised,
-        and with (role, "died", text) when it is replaced.
+        Called with a role's name and whatever it reports: `Failed` when it raised, `Died` when it is replaced.
     restarts
         Says whether it is.
     """
@@ -65,15 +61,20 @@ class SerialBackend:
         finally:
             torch.set_num_threads(threads)
 
-    def send(self, role: str, command: str, payload: Any) -> bool:
+    def send(self, role: str, command: Command) -> bool:
         """Give a role a command; False if it has failed."""
         if role not in self._roles:
             return False
         try:
-            self._roles[role].handle(command, payload)
+            self._roles[role].handle(command)
         except Exception as error:
             self._bury(role, error)
         return True
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """None: no role has a process of its own."""
+        return {}
 
     def close(self, patience: float = 0.0) -> None:
         """Close the roles; nobody has to be waited for."""
@@ -90,11 +91,11 @@ class SerialBackend:
             self._bury(name, error)
 
     def _poll_all(self) -> bool:
-        if self._poll("learner"):
+        if any([self._poll(spec.name) for spec in self._specs.values() if spec.is_vital]):
             return True
         has_goal = self._steps < self._arena.control[Control.GOAL]
-        others = [name for name in self._specs if name != "learner" and (has_goal or not self._is_rollout_worker(name))]
-        return any([self._poll(name) for name in others])
+        others = [spec for spec in self._specs.values() if not spec.is_vital]
+        return any([self._poll(spec.name) for spec in others if has_goal or not isinstance(spec, RolloutRole)])
 
     def _poll(self, name: str) -> bool:
         if name not in self._roles:
@@ -114,22 +115,19 @@ class SerialBackend:
             _close(role)
         failure = failure_of(error)
         if not self._restarts.forgives(name, failure):
-            self._handle(name, "failed", failure)
+            self._handle(name, failure)
             return
-        self._handle(name, "died", f"{name}: {error}")
+        self._handle(name, Died(f"{name}: {error}"))
         time.sleep(self._restarts.after_failure(name))
         self._specs[name] = successor(self._specs[name], self._arena)
         self._build(name)
 
-    def _is_rollout_worker(self, name: str) -> bool:
-        return isinstance(self._roles.get(name), RolloutWorker)
-
-    def _reporter(self, role: str) -> Callable[[str, Any], None]:
-        def report(kind: str, payload: Any) -> None:
-            if kind == "learned":
-                self._steps = payload["steps"]
-            self._has_news |= kind in ("learned", "evaluation")  # what the supervisor decides by
-            self._handle(role, kind, payload)
+    def _reporter(self, role: str) -> Tell:
+        def report(said: Report) -> None:
+            if isinstance(said, Learned):
+                self._steps = said.steps
+            self._has_news |= isinstance(said, Learned | Evaluated)  # what the supervisor decides by
+            self._handle(role, said)
 
         return report
 

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
 from penstock.algorithms import algorithm_id
 from penstock.algorithms.base import Algorithm
+from penstock.engine.backend import Backend
 from penstock.engine.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.device_roles import parts_of
 from penstock.engine.evaluations import Evaluations
@@ -21,13 +22,32 @@ from penstock.engine.hangs import HangWatch
 from penstock.engine.launcher import LauncherDied
 from penstock.engine.learner import LearningDiverged, Start
 from penstock.engine.local import STOP_SECONDS, LocalBackend
+from penstock.engine.messages import (
+    ContentsSaved,
+    Died,
+    EnvironmentMetrics,
+    Episodes,
+    Evaluate,
+    Evaluated,
+    Failed,
+    Learned,
+    LearnedInWorker,
+    Note,
+    Ready,
+    Report,
+    Save,
+    Saved,
+    SetWeights,
+    WeightsSet,
+)
 from penstock.engine.paths import DataPath
 from penstock.engine.policy import specs_to_json
-from penstock.engine.process import Failure
 from penstock.engine.progress import Progress
 from penstock.engine.restarts import Restarts, RoleDied
+from penstock.engine.roles import EVALUATOR, LEARNER
 from penstock.engine.roster import role_specs
 from penstock.engine.serial import SerialBackend
+from penstock.engine.time_spent import rows_by_kind
 from penstock.engine.weights import Best
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
@@ -89,17 +109,17 @@ class Supervisor:
         self._arena = arena
         self._run_directory = run_directory
         specs = role_specs(algorithm, env, arena.shape, start, path)
+        restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         backend = SerialBackend if config.backend == "serial" else LocalBackend
-        self.backend: SerialBackend | LocalBackend = backend(
-            arena, specs, self._handle, Restarts(forgive_environments=config.on_env_error == "restart")
-        )
-        self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges, parts_of(specs))
+        self.backend: Backend = backend(arena, specs, self._handle, restarts)
+        rows = rows_by_kind(parts_of(specs), arena.shape)
+        self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges, rows)
         self.progress.steps = start.state.steps
         if (best := best_weights()) is not None:
             self.progress.best_return = best.mean_return
         self.progress.seconds = start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
-        hangs = HangWatch(specs, arena.gauges, config.num_envs_per_worker)
+        hangs = HangWatch(specs, arena)
         self._chronicle = Chronicle(self.progress, hangs, run_directory)
         self._notes = notes
         self.is_closed = False
@@ -114,7 +134,7 @@ class Supervisor:
         self._saves_apart = path.saves_apart
         self._contents_saved = 0
         self._weights_set = False
-        self._failure: tuple[str, Failure] | None = None
+        self._failure: tuple[str, Failed] | None = None
         self._interrupted = threading.Event()
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
@@ -230,8 +250,8 @@ class Supervisor:
             self._next_checkpoint = steps + self._checkpoint_interval
             self._request_save(self._run_directory.checkpoints)
 
-    def _ask_evaluator(self, request: dict[str, Any]) -> None:
-        self.backend.send("evaluator", "evaluate", request)
+    def _ask_evaluator(self, command: Evaluate) -> None:
+        self.backend.send(EVALUATOR, command)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
         """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
@@ -271,7 +291,7 @@ class Supervisor:
     def _set_weights(self, weights: dict[str, np.ndarray], steps: int | None) -> None:
         """Give the learner weights, which have learned from so many steps; None: those of the run."""
         self._weights_set = False
-        is_there = self.backend.send("learner", "set_weights", (weights, steps))
+        is_there = self.backend.send(LEARNER, SetWeights(weights, steps))
         self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
         if not self._weights_set:
             raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
@@ -287,7 +307,7 @@ class Supervisor:
 
     def _request_save(self, destination: CheckpointStore | str) -> bool:
         self._saves_asked += 1
-        return self.backend.send("learner", "checkpoint", (self._saves_asked, destination, self.meta()))
+        return self.backend.send(LEARNER, Save(self._saves_asked, destination, self.meta()))
 
     def _save(self, destination: CheckpointStore | str, seconds: float) -> Exception | None:
         """Save and wait for it; return what went wrong, which the user is told of."""
@@ -341,32 +361,37 @@ class Supervisor:
             self.backend.pump(0.05)
             self._require_no_failure()
 
-    def _handle(self, role: str, kind: str, payload: Any) -> None:
-        if kind == "learned":
-            self.progress.take_learned(payload)
-        elif kind == "learned_in_worker":
-            self.progress.take_learned_in_worker(payload)
-        elif kind == "episodes":
-            self.progress.take_episodes(payload)
-        elif kind == "metrics":
-            self.progress.take_metrics(payload)
-        elif kind == "evaluation":
-            self.evaluations.take(payload)
-        elif kind == "saved":
-            self._take_saved(*payload)
-        elif kind == "contents_saved":
-            self._take_contents_saved(*payload)
-        elif kind == "weights_set":
-            self._weights_set = True
-        elif kind == "note":
-            self._chronicle.event(payload)
-        elif kind == "died":
-            self.progress.restarts += 1
-            if role == "evaluator":
-                self.evaluations.forget()
-            self._chronicle.event(f"{payload}\n{role} is replaced")
-        elif kind == "failed" and self._failure is None:
-            self._failure = role, payload
+    def _handle(self, role: str, report: Report) -> None:
+        match report:
+            case Learned():
+                self.progress.take_learned(report)
+            case LearnedInWorker():
+                self.progress.take_learned_in_worker(report)
+            case Episodes(finished):
+                self.progress.take_episodes(finished)
+            case EnvironmentMetrics(values):
+                self.progress.take_metrics(values)
+            case Evaluated():
+                self.evaluations.take(report)
+            case Saved(number, error):
+                self._take_saved(number, error)
+            case ContentsSaved(number, error):
+                self._take_contents_saved(number, error)
+            case WeightsSet():
+                self._weights_set = True
+            case Note(text):
+                self._chronicle.event(text)
+            case Died(story):
+                self.progress.restarts += 1
+                if role == EVALUATOR:
+                    self.evaluations.forget()
+                self._chronicle.event(f"{story}\n{role} is replaced")
+            case Failed():
+                self._failure = self._failure or (role, report)
+            case Ready():
+                pass
+            case _:
+                assert_never(report)
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -384,7 +409,7 @@ class Supervisor:
     def _require_no_failure(self) -> None:
         if self._failure is not None and not self._is_failing:
             role, failure = self._failure
-            if self._interrupted.is_set() and role != "learner":
+            if self._interrupted.is_set() and role != LEARNER:
                 return  # the run ends anyway: the signal has reached what an environment had started, too
             speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
             story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"

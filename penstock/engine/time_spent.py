@@ -12,6 +12,7 @@ import numpy as np
 from penstock.engine.clock import CPU, WALL
 from penstock.engine.roles import RoleSpec
 from penstock.engine.roster import ACTIVITIES
+from penstock.experience.layout import RunShape
 from penstock.runs.status import REAL_WORK
 
 PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {"write": "copying", "gather": "copying"}
@@ -89,11 +90,11 @@ def is_work(activity: str) -> bool:
     return not activity.startswith("wait")
 
 
-def rows_by_kind(specs: Sequence[RoleSpec]) -> dict[str, list[int]]:
+def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[int]]:
     """Rows of the gauges that belong to each kind of role: "rollout", "policy", "learner", "evaluator"."""
     rows: dict[str, list[int]] = {}
     for spec in specs:
-        rows.setdefault(spec.name.split("-")[0], []).append(spec.index)
+        rows.setdefault(spec.name.split("-")[0], []).append(shape.gauge_row(spec.name))
     return rows
 
 

@@ -141,6 +141,11 @@ class ExperienceArena:
         """Map the arena of a run through a descriptor received from its creator."""
         return cls(shape, Arena.attach(fd))
 
+    def gauges_of(self, role: str) -> np.ndarray:
+        """Gauges of a role, by its name, float64 ``[32]``: the role's clock alone writes them."""
+        row: np.ndarray = self.gauges[self.shape.gauge_row(role)]
+        return row
+
     def ring_all(self) -> None:
         """Wake every role that sleeps on a doorbell."""
         self.learner_bell.ring()

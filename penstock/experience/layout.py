@@ -12,6 +12,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
+SINGLE_ROLES = ("policy", "learner", "evaluator")  # kinds of roles that a run has one of, or none
 RETURN_NBYTES = 8  # behind the best weights: what they scored
 
 
@@ -99,6 +100,11 @@ class RunShape:
         """T + 1."""
         return self.segment_length + 1
 
+    def gauge_row(self, role: str) -> int:
+        """Row of the gauges that belongs to a role, by its name: "rollout-0", "policy-0", "learner" or "evaluator"."""
+        kind, _, number = role.partition("-")
+        return int(number) if kind == "rollout" else self.num_workers + SINGLE_ROLES.index(kind)
+
     def step_columns(self) -> tuple[Column, ...]:
         """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
         return (
@@ -138,7 +144,7 @@ class RunShape:
 
         rows, lanes, size = self.num_slots * self.rows_per_slot, self.num_lanes, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
-        yield array("gauges", (self.num_workers + 3, 32), "float64")
+        yield array("gauges", (self.num_workers + len(SINGLE_ROLES), 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
         for name in ("learner_bell", "policy_bell", "evaluator_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)

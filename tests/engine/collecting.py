@@ -16,6 +16,7 @@ from penstock.algorithms.segment import Metrics, SegmentAlgorithm
 from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import LearnerState
+from penstock.engine.messages import Learned, Report
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
@@ -63,7 +64,7 @@ class Collecting:
         self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
         self.weights = SharedWeights(self.model, self.arena.weights)
         self.weights.publish(FIRST_VERSION, 0)
-        self.reports: list[tuple[str, Any]] = []
+        self.reports: list[Report] = []
         is_central = infers_centrally(config.inference, self.algorithm)
         inference = Inference(self.arena, self.algorithm, "cpu", SegmentPath())
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
@@ -78,9 +79,9 @@ class Collecting:
             self.arena, config.num_lanes, torch.device("cpu"), reward_scale=1.0, reward_clip=None, max_policy_lag=100
         )
 
-    def report(self, kind: str, payload: Any) -> None:
+    def report(self, report: Report) -> None:
         """What the roles are given to report by."""
-        self.reports.append((kind, payload))
+        self.reports.append(report)
 
     def poll(self) -> bool:
         """Poll the workers and whoever infers for them, once each."""
@@ -109,9 +110,9 @@ class Collecting:
             self.algorithm, self.arena, state or LearnerState(version=FIRST_VERSION), None, self.report
         )
 
-    def learn_once(self, learner: SegmentLearner) -> dict[str, Any]:
+    def learn_once(self, learner: SegmentLearner) -> Learned:
         """Let the learner learn one batch, collecting what it needs; return its report."""
-        self.arena.control[Control.GOAL] = 0 if not self.learned else self.learned[-1]["steps"]
+        self.arena.control[Control.GOAL] = 0 if not self.learned else self.learned[-1].steps
         self.arena.control[Control.GOAL] += 1  # at a goal the learner always reports
         count = len(self.learned)
         while not learner.poll():
@@ -120,9 +121,9 @@ class Collecting:
         return self.learned[-1]
 
     @property
-    def learned(self) -> list[dict[str, Any]]:
+    def learned(self) -> list[Learned]:
         """The learner's reports of what it learned."""
-        return [payload for kind, payload in self.reports if kind == "learned"]
+        return [report for report in self.reports if isinstance(report, Learned)]
 
     def published(self) -> bytes:
         """The weights block's bytes now, without the number of steps behind them."""

@@ -9,6 +9,7 @@ from penstock.algorithms.dqn import DQN
 from penstock.engine.device_inference import DeviceInference, Staging
 from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
 from penstock.engine.inference import Inference
+from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
@@ -70,7 +71,7 @@ def test_graphs_answer_what_the_cpu_answers_to_1e_5(exact, memory):
         torch.testing.assert_close(one.memory, two.memory, rtol=1e-5, atol=1e-5)
     assert all(bucket.graph is not None for bucket in inference._buckets)
     assert len({bucket.graph.pool() for bucket in inference._buckets}) == 1
-    assert not [payload for kind, payload in run.reports if kind == "note"]
+    assert not [report.text for report in run.reports if isinstance(report, Note)]
     plain.close()
     run.close()
 
@@ -111,7 +112,7 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     for _ in range(5):
         assert run.poll()
     assert all(bucket.graph is None for bucket in inference._buckets)
-    (note,) = [payload for kind, payload in run.reports if kind == "note"]
+    (note,) = [report.text for report in run.reports if isinstance(report, Note)]
     assert note.startswith("inference runs without CUDA graphs: ")
     torch.ones(3, device="cuda").sum().item()  # what failed is over
     run.close()

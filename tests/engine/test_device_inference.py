@@ -11,6 +11,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.base import Request
 from penstock.engine.device_inference import DeviceInference, Staging, WatchedRequest
 from penstock.engine.inference import Inference
+from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from tests.engine.collecting import Collecting, Repeating
@@ -157,7 +158,7 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
             one.answer(np.array(groups), np.array([1] * len(groups)))
             answers.append(run.arena.columns["action"][rows].copy())
         assert np.array_equal(*answers)
-    notes = [payload for kind, payload in run.reports if kind == "note"]
+    notes = [report.text for report in run.reports if isinstance(report, Note)]
     assert notes == [
         "inference runs without CUDA graphs: RuntimeError: operation not permitted when stream is capturing"
     ]

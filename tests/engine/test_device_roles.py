@@ -93,7 +93,7 @@ def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_pr
     assert isinstance(specs[2], DeviceRole)
     parts = parts_of(specs)
     assert [part.name for part in parts] == ["rollout-0", "rollout-1", "policy-0", "learner", "evaluator"]
-    assert [part.index for part in parts] == [0, 1, 2, 3, 4]
+    assert [run.arena.shape.gauge_row(part.name) for part in parts] == [0, 1, 2, 3, 4]
     run.close()
 
 
@@ -209,8 +209,8 @@ class Idle:
             raise ArithmeticError("worn out")
         return False
 
-    def handle(self, command, payload):
-        self.heard.append((command, payload))
+    def handle(self, command):
+        self.heard.append(command)
 
     def close(self):
         self.closed += 1
@@ -233,8 +233,8 @@ def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
     run.arena.policy_bell.ring()
     wait_until(lambda: role.polled > before, "the bell wakes it")
     assert pair.poll() is False and learner.polled == 1
-    pair.handle("checkpoint", 3)
-    assert learner.heard == [("checkpoint", 3)] and role.heard == []
+    pair.handle("command")
+    assert learner.heard == ["command"] and role.heard == []
     pair.close()
     assert not thread.is_alive() and (role.closed, learner.closed) == (1, 1)
     run.close()
@@ -284,10 +284,9 @@ def test_a_companion_that_cannot_be_made_says_so_at_once():
 
 def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learners_weights():
     run = Collecting(APPO, inference="central", num_groups=1)
-    shape = run.arena.shape
-    policy = PolicyRole(run.algorithm, SegmentPath(), shape.num_workers, 1)
+    policy = PolicyRole(run.algorithm, SegmentPath(), 1)
     state = LearnerState(version=FIRST_VERSION)
-    pair = DeviceRole(LearnerRole(run.algorithm, SegmentPath(), state, None, shape.num_workers + 1, 1), policy).build(
+    pair = DeviceRole(LearnerRole(run.algorithm, SegmentPath(), state, None, 1), policy).build(
         run.arena, run.report
     )
     run.workers[0].poll()

@@ -21,6 +21,7 @@ from penstock.engine.evaluation import (
     lanes_for,
 )
 from penstock.engine.evaluator import Evaluator
+from penstock.engine.messages import Evaluate, Stop
 from penstock.envs.making import lane_seed, make_lanes
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.store import CheckpointStore
@@ -200,7 +201,7 @@ def test_episodes_that_were_given_up_reach_no_target_and_those_that_time_broke_o
     run = a_policy(env=EndsIfEven, eval_episodes=20, eval_max_steps=50, target_return=0.5)
     evaluator, store = an_evaluator(run), CheckpointStore(tmp_path)
     evaluation, _ = evaluate(evaluator, run, store, deadline=0.0 if ends_by == "time" else math.inf)
-    evaluated = run.reports[-1][1]
+    evaluated = run.reports[-1]
     assert evaluation.unfinished and evaluation.mean_return > 0.5
     assert not evaluated.has_reached_target
     assert evaluated.is_best == store.has_best() == (ends_by == "steps")
@@ -229,11 +230,10 @@ def an_evaluator(run):
 
 def evaluate(evaluator, run, store=None, best_return=None, deadline=math.inf):
     assert not evaluator.poll(), "it plays only when asked to"
-    request = {"number": 3, "store": store, "best_return": best_return, "deadline": deadline, "meta": {"env": "x"}}
-    evaluator.handle("evaluate", request)
+    evaluator.handle(Evaluate(3, store, best_return, deadline, {"env": "x"}))
     assert evaluator.poll() and not evaluator.poll()
-    kind, evaluated = run.reports[-1]
-    assert (kind, evaluated.number) == ("evaluation", 3) and 0.0 < evaluated.seconds < 60.0
+    evaluated = run.reports[-1]
+    assert evaluated.number == 3 and 0.0 < evaluated.seconds < 60.0
     return evaluated.evaluation, evaluated.error
 
 
@@ -298,7 +298,7 @@ def test_the_time_of_an_evaluation_is_booked_while_it_goes_on(monkeypatch):
     evaluator = an_evaluator(run)
     booked = []
     monkeypatch.setattr(Looking, "booked", booked)
-    monkeypatch.setattr(Looking, "gauges", run.arena.gauges[run.arena.shape.num_workers + 2])
+    monkeypatch.setattr(Looking, "gauges", run.arena.gauges_of("evaluator"))
     evaluate(evaluator, run)
     assert len(booked) >= 30 and len(set(booked)) > len(booked) // 4 and booked == sorted(booked)
     evaluator.close()
@@ -306,6 +306,6 @@ def test_the_time_of_an_evaluation_is_booked_while_it_goes_on(monkeypatch):
 
 def test_an_unknown_command_is_named():
     evaluator = an_evaluator(a_policy())
-    with pytest.raises(ValueError, match="the evaluator knows no command 'dance': evaluate"):
-        evaluator.handle("dance", None)
+    with pytest.raises(ValueError, match="the evaluator knows no command Stop"):
+        evaluator.handle(Stop())
     evaluator.close()

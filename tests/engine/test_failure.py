@@ -21,6 +21,7 @@ from penstock.cli import main
 from penstock.engine import evaluations, hangs, launcher, local, policy_worker, restarts
 from penstock.engine.evaluation import EVALUATION_LANES
 from penstock.engine.local import LocalBackend
+from penstock.engine.messages import Note, SetWeights
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.restarts import Restarts
 from penstock.engine.roles import RolloutRole
@@ -222,20 +223,20 @@ def test_the_supervisor_listens_to_a_role_while_it_talks_to_it(monkeypatch):
     # A role that reports more than its pipe holds hears nothing before it has been heard.
     monkeypatch.setattr(launcher, "take", lambda: None)
     run, heard, got = Collecting(PPO), [], []
-    backend = LocalBackend(run.arena, [], lambda *report: heard.append(report), Restarts(False))
+    backend = LocalBackend(run.arena, [], lambda role, report: heard.append((role, report)), Restarts(False))
     ours, theirs = multiprocessing.Pipe()
     backend._processes["learner"] = local.Process(SimpleNamespace(name="learner"), 0, ours)
     large = bytes(5_000_000)
 
     def role():
-        theirs.send(("learned", large))
+        theirs.send(Note(large))
         got.append(theirs.recv())
 
     thread = threading.Thread(target=role, daemon=True)
     thread.start()
-    assert backend.send("learner", "set_weights", large)
+    assert backend.send("learner", SetWeights(large, None))
     thread.join()
-    assert got == [("set_weights", large)] and heard == [("learner", "learned", large)]
+    assert got == [SetWeights(large, None)] and heard == [("learner", Note(large))]
     run.close()
 
 

@@ -6,6 +6,7 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.inference import Inference
+from penstock.engine.messages import Episodes, Stop
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import Control
 from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
@@ -159,8 +160,8 @@ def test_a_policy_worker_says_which_deaths_it_has_seen_between_two_batches():
 @pytest.mark.parametrize("role", ["rollout", "policy"])
 def test_roles_that_know_no_commands_say_so(role):
     run = Collecting(APPO, inference="central")
-    with pytest.raises(ValueError, match=r"worker knows no command.*'dance'"):
-        (run.workers[0] if role == "rollout" else run.policy_worker).handle("dance", None)
+    with pytest.raises(ValueError, match=r"worker knows no command Stop \(legal: none\)"):
+        (run.workers[0] if role == "rollout" else run.policy_worker).handle(Stop())
     run.close()
 
 
@@ -176,6 +177,6 @@ def test_a_rollout_worker_reports_its_episodes_when_it_is_closed_at_the_latest()
     for _ in range(4):
         run.take()
     run.close()
-    lengths = [length for kind, payload in run.reports if kind == "episodes" for _, length in payload]
+    lengths = [length for report in run.reports if isinstance(report, Episodes) for _, length in report.finished]
     assert lengths and max(lengths) <= 9
     assert sum(lengths) <= 4 * 33  # four segments of 8 steps in each of 4 lanes, and the step that asked for more

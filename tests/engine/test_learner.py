@@ -7,6 +7,7 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.learner import LearnerState
+from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
 from penstock.engine.segment_learner import LEARNER
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
@@ -26,8 +27,8 @@ def test_the_steps_learned_from_are_exactly_those_that_the_environments_made():
     for _ in range(3):
         run.fill()
         report = run.learn_once(learner)
-        assert report["steps"] == Witnessed.steps() and report["experience"]["masked_steps"] == 0
-    assert report["steps"] < 3 * 32, "final rows were to be among them"
+        assert report.steps == Witnessed.steps() and report.experience["masked_steps"] == 0
+    assert report.steps < 3 * 32, "final rows were to be among them"
     run.close()
 
 
@@ -49,15 +50,15 @@ def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_a
     assert run.arena.control[Control.PACE] == pace > 0, "no work tells nothing of the pace"
     assert all(torch.equal(one, two) for one, two in zip(kept, state(), strict=True))
     report = run.learn_once(learner)
-    assert report["experience"]["masked_steps"] == 32 and report["steps"] == before["steps"] + 32
+    assert report.experience["masked_steps"] == 32 and report.steps == before.steps + 32
     run.close()
 
 
 def test_the_policy_lag_of_the_batch_is_reported_from_the_version_before_it():
     run, learner = a_run(num_epochs=2, inference="central")  # four updates per batch
-    assert run.learn_once(learner)["experience"]["policy_lag/max"] == 0.0
+    assert run.learn_once(learner).experience["policy_lag/max"] == 0.0
     run.fill()
-    reports = [run.learn_once(learner)["experience"] for _ in range(4)]
+    reports = [run.learn_once(learner).experience for _ in range(4)]
     assert all(0 <= report["policy_lag/mean"] <= report["policy_lag/max"] for report in reports)
     assert max(report["policy_lag/max"] for report in reports) >= 4.0
     run.close()
@@ -69,7 +70,7 @@ def test_ppo_never_learns_from_a_step_of_another_version(memory, inference):
     run, learner = a_run(PPO, memory=memory, inference=inference, num_epochs=2)
     for _ in range(4):
         report = run.learn_once(learner)
-        assert report["experience"]["policy_lag/max"] == report["experience"]["masked_steps"] == 0
+        assert report.experience["policy_lag/max"] == report.experience["masked_steps"] == 0
     run.close()
 
 
@@ -116,7 +117,7 @@ def test_doubled_hints_of_full_slots_are_learned_from_once():
     slots = run.fill()
     run.arena.full.push_many(slots)
     run.arena.full.push_many(slots)
-    assert run.learn_once(learner)["steps"] == 32
+    assert run.learn_once(learner).steps == 32
     run.arena.control[Control.GOAL] = 1000
     assert not learner.poll()
     run.close()
@@ -125,7 +126,7 @@ def test_doubled_hints_of_full_slots_are_learned_from_once():
 def test_segments_of_an_earlier_epoch_are_given_back_even_if_they_were_in_hand():
     run, learner = a_run(batch_size=8, num_minibatches=1)
     run.fill()
-    assert run.learn_once(learner)["steps"] == 8
+    assert run.learn_once(learner).steps == 8
     held = run.arena.slots.owned_by(LEARNER, SlotState.READING)
     assert len(held) == 3
     run.arena.control[Control.RUN_EPOCH] += 1
@@ -141,7 +142,7 @@ def test_segments_of_an_earlier_epoch_that_wait_are_never_learned_from():
     run.arena.control[Control.GOAL] = 1000
     assert not learner.poll()
     assert not len(run.arena.slots.in_state(SlotState.FULL)) and not len(run.arena.slots.in_state(SlotState.READING))
-    assert run.learn_once(learner)["steps"] == 32, "new segments are"
+    assert run.learn_once(learner).steps == 32, "new segments are"
     run.close()
 
 
@@ -150,7 +151,7 @@ def test_at_its_goal_the_learner_rests():
     run.fill()
     run.arena.control[Control.GOAL] = 9
     assert [learner.poll() for _ in range(3)] == [True, True, False]
-    assert run.learned[-1]["steps"] == 16
+    assert run.learned[-1].steps == 16
     run.close()
 
 
@@ -160,10 +161,10 @@ def test_a_learner_whose_goal_is_drawn_nearer_says_what_it_has_learned_before_it
     run.fill()
     run.arena.control[Control.GOAL] = 1000
     assert learner.poll() and learner.poll()
-    assert run.learned[-1]["steps"] == 8, "the second batch was to be too soon for a report"
+    assert run.learned[-1].steps == 8, "the second batch was to be too soon for a report"
     run.arena.control[Control.GOAL] = 0  # as an interruption does
     assert not learner.poll()
-    assert run.learned[-1]["steps"] == 16
+    assert run.learned[-1].steps == 16
     assert not learner.poll() and len(run.learned) == 2, "it is said once"
     run.close()
 
@@ -171,8 +172,8 @@ def test_a_learner_whose_goal_is_drawn_nearer_says_what_it_has_learned_before_it
 def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
     run, learner = a_run()
     weights = {name: np.full(tensor.shape, 0.5, np.float32) for name, tensor in run.model.state_dict().items()}
-    learner.handle("set_weights", (weights, None))
-    assert run.reports[-1] == ("weights_set", FIRST_VERSION + 1)
+    learner.handle(SetWeights(weights, None))
+    assert run.reports[-1] == WeightsSet(FIRST_VERSION + 1)
     run.weights.refresh()
     assert run.weights.version == FIRST_VERSION + 1
     assert all((tensor == 0.5).all() for tensor in run.model.state_dict().values())
@@ -182,10 +183,10 @@ def test_weights_that_are_set_are_published_under_a_new_version_and_reported():
 def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_path):
     run, learner = a_run()
     report = run.learn_once(learner)
-    learner.handle("checkpoint", (7, str(tmp_path / "saved"), {"env": "CartPole-v1"}))
-    assert run.reports[-1] == ("saved", (7, None))
+    learner.handle(Save(7, str(tmp_path / "saved"), {"env": "CartPole-v1"}))
+    assert run.reports[-1] == Saved(7, None)
     checkpoint = load_checkpoint(tmp_path / "saved")
-    counters = {"steps": report["steps"], "version": report["version"], "updates": report["updates"]}
+    counters = {"steps": report.steps, "version": report.version, "updates": report.updates}
     assert counters.items() <= checkpoint.meta.items() and checkpoint.meta["env"] == "CartPole-v1"
     assert all(torch.equal(checkpoint.weights[name], x) for name, x in learner._model.state_dict().items())
     other = run.learner(LearnerState(**counters))
@@ -196,9 +197,8 @@ def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_pat
 def test_a_checkpoint_that_cannot_be_written_is_reported_and_nothing_else_happens(tmp_path):
     run, learner = a_run()
     (tmp_path / "mine.txt").write_text("mine")
-    learner.handle("checkpoint", (8, str(tmp_path), {}))
-    kind, (number, error) = run.reports[-1]
-    assert kind == "saved" and number == 8 and "is not replaced" in str(error)
+    learner.handle(Save(8, str(tmp_path), {}))
+    assert run.reports[-1].number == 8 and "is not replaced" in str(run.reports[-1].error)
     run.learn_once(learner)
     run.close()
 
@@ -211,12 +211,12 @@ def test_a_learner_goes_on_with_the_state_it_is_given():
     while not learner.poll():
         run.poll()
     report = run.learned[-1]
-    assert (report["steps"], report["version"], report["updates"]) == (532, 71, 61)
+    assert (report.steps, report.version, report.updates) == (532, 71, 61)
     run.close()
 
 
 def test_an_unknown_command_is_named():
     run, learner = a_run()
-    with pytest.raises(ValueError, match="the learner knows no command 'dance': checkpoint or set_weights"):
-        learner.handle("dance", None)
+    with pytest.raises(ValueError, match=r"the learner knows no command Stop \(legal: Save or SetWeights\)"):
+        learner.handle(Stop())
     run.close()

@@ -54,22 +54,22 @@ def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
     run, learner = a_run(memory="gru", batch_size=8, num_minibatches=4, num_epochs=2)
     run.arena.columns["version"].reshape(-1, 9)[run.fill()[1]] = -1000
     report = run.learn_once(learner)
-    assert report["updates"] == 2 * 3 and report["version"] == FIRST_VERSION + 6
-    assert report["steps"] == 24 and report["experience"]["masked_steps"] == 8
+    assert report.updates == 2 * 3 and report.version == FIRST_VERSION + 6
+    assert report.steps == 24 and report.experience["masked_steps"] == 8
     run.close()
 
 
 def test_the_learning_rate_falls_linearly_to_zero_over_the_budget_of_steps():
     settings = {"learning_rate": 0.1, "learning_rate_schedule": "linear", "total_steps": 128}
     run, learner = a_run(batch_size=32, num_minibatches=1, **settings)
-    rates = [run.learn_once(learner)["learning_rate"] for _ in range(6)]
+    rates = [run.learn_once(learner).learning_rate for _ in range(6)]
     assert rates == pytest.approx([0.1, 0.075, 0.05, 0.025, 0.0, 0.0])
     run.close()
 
 
 def test_a_constant_learning_rate_stays():
     run, learner = a_run(learning_rate=0.1, learning_rate_schedule="constant", total_steps=64)
-    assert [run.learn_once(learner)["learning_rate"] for _ in range(3)] == [0.1] * 3
+    assert [run.learn_once(learner).learning_rate for _ in range(3)] == [0.1] * 3
     run.close()
 
 
@@ -79,11 +79,11 @@ def test_a_target_kl_ends_a_batchs_updates_early(algorithm):
     if algorithm is APPO:
         settings["num_minibatches"] = 4
     run, learner = a_run(algorithm, **settings)
-    assert run.learn_once(learner)["updates"] == 16
+    assert run.learn_once(learner).updates == 16
     run.close()
     run, learner = a_run(algorithm, target_kl=1e-4, **settings)
     report = run.learn_once(learner)
-    assert report["updates"] == 2, "the first update finds no KL yet, the second does"
+    assert report.updates == 2, "the first update finds no KL yet, the second does"
     run.close()
 
 
@@ -93,7 +93,7 @@ def test_an_update_moves_the_weights_by_at_most_the_clipped_gradient(max_grad_no
     before = torch.cat([p.detach().flatten().clone() for p in learner._model.parameters()])
     report = run.learn_once(learner)
     moved = (torch.cat([p.detach().flatten() for p in learner._model.parameters()]) - before).norm().item()
-    norm = report["losses"]["grad_norm"]
+    norm = report.losses["grad_norm"]
     assert norm > 0.25 and moved == pytest.approx(min(norm, max_grad_norm), rel=1e-4)
     run.close()
 
@@ -104,12 +104,12 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
     run.algorithm.factors = (factor, 1.0)
     weights = run.published()
     report = run.learn_once(learner)
-    assert report["skipped_updates"] == 1 and report["updates"] == 0 and report["version"] == FIRST_VERSION
-    assert report["steps"] == 32
+    assert report.skipped_updates == 1 and report.updates == 0 and report.version == FIRST_VERSION
+    assert report.steps == 32
     parameters = [p for p in learner._model.parameters()]
     assert all(torch.isfinite(p).all() for p in parameters) and run.published() == weights
     report = run.learn_once(learner)
-    assert report["skipped_updates"] == 1 and report["updates"] == 1
+    assert report.skipped_updates == 1 and report.updates == 1
     assert all(torch.isfinite(p).all() for p in parameters) and run.published() != weights
     run.close()
 
@@ -120,7 +120,7 @@ def test_a_batch_of_which_any_update_is_not_finite_stays_out_of_the_statistics(f
     run.algorithm.factors = (*factors, 1.0, 1.0)
     moments = (learner._model.return_moments, learner._model.input.moments)
     report = run.learn_once(learner)
-    assert (report["updates"], report["skipped_updates"]) == (1, 1)
+    assert (report.updates, report.skipped_updates) == (1, 1)
     assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS, 0]
     run.learn_once(learner)
     assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS + 32, 32]
@@ -138,15 +138,15 @@ def test_what_a_skipped_update_would_have_reported_is_not_reported():
         return total, metrics
 
     run.algorithm.loss = remembered
-    assert run.learn_once(learner)["losses"]["loss"] == pytest.approx((seen[0] + seen[2]) / 2)
+    assert run.learn_once(learner).losses["loss"] == pytest.approx((seen[0] + seen[2]) / 2)
     run.close()
 
 
 def test_learning_that_is_never_finite_ends_with_a_diagnosis():
     run, learner = a_run(Poisoned, batch_size=32, num_epochs=7)
     run.algorithm.factors = (math.nan,)
-    assert run.learn_once(learner)["skipped_updates"] == 7
-    assert run.learn_once(learner)["skipped_updates"] == 14
+    assert run.learn_once(learner).skipped_updates == 7
+    assert run.learn_once(learner).skipped_updates == 14
     with pytest.raises(LearningDiverged) as end:
         run.learn_once(learner)
     message = str(end.value)
@@ -158,7 +158,7 @@ def test_learning_that_is_never_finite_ends_with_a_diagnosis():
 def test_a_finite_update_in_between_forgives_those_before():
     run, learner = a_run(Poisoned, batch_size=32, num_epochs=19)
     run.algorithm.factors = (*[math.nan] * 18, 1.0)
-    assert [run.learn_once(learner)["skipped_updates"] for _ in range(3)] == [18, 36, 54]
+    assert [run.learn_once(learner).skipped_updates for _ in range(3)] == [18, 36, 54]
     run.close()
 
 
@@ -172,8 +172,8 @@ def test_updates_reach_the_memory_core_and_normalise_returns(algorithm, memory):
     after = learner._model.state_dict()
     for name in ("memory.cell.weight_hh", "memory.cell.weight_ih", "return_moments.mean", "input.moments.mean"):
         assert not torch.equal(before[name], after[name]), name
-    assert after["return_moments.count"].item() - RETURN_PRIOR_ROWS == run.learned[-1]["steps"]
-    assert after["input.moments.count"].item() == run.learned[-1]["steps"]
+    assert after["return_moments.count"].item() - RETURN_PRIOR_ROWS == run.learned[-1].steps
+    assert after["input.moments.count"].item() == run.learned[-1].steps
     run.close()
 
 

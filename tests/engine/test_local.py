@@ -17,6 +17,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.engine.evaluation import Evaluation
 from penstock.engine.evaluations import REST
 from penstock.engine.evaluator import Evaluated
+from penstock.engine.messages import SetWeights
 from penstock.engine.process import NICENESS
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -83,7 +84,7 @@ def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch)
     from penstock.engine.supervisor import Supervisor, TrainingFailed
 
     def set_weights_without_fence(self, weights):
-        self.backend.send("learner", "set_weights", (weights, None))
+        self.backend.send("learner", SetWeights(weights, None))
         self._turn_until(lambda: self._weights_set, 10.0)
 
     monkeypatch.setattr(Supervisor, "set_weights", set_weights_without_fence)

@@ -1,7 +1,6 @@
 """What the roles have reported, and what it says about the run."""
 
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +10,12 @@ from penstock.engine import progress as progress_module
 from penstock.engine import time_spent
 from penstock.engine.clock import CPU, SINCE, WALL
 from penstock.engine.evaluation import Evaluation
+from penstock.engine.messages import Learned, LearnedInWorker
 from penstock.engine.progress import RECENT_EPISODES, RECENT_SECONDS, Progress
 from penstock.engine.roster import ACTIVITIES
 
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
-SPECS = [SimpleNamespace(name=name, index=index) for index, name in enumerate(ROLES)]
+ROWS = {"rollout": [0, 1], "policy": [2], "learner": [3]}
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def own_cpu(monkeypatch):
 
 def a_progress(**settings):
     config = SegmentConfig(env="CartPole-v1", **settings)
-    return Progress(config, "ppo", "CartPole-v1", 4, np.zeros((4, 32)), SPECS)
+    return Progress(config, "ppo", "CartPole-v1", 4, np.zeros((4, 32)), ROWS)
 
 
 def learned(steps, **values):
-    return {"steps": steps, "experience": {}, **values}
+    return Learned(steps, **values)
 
 
 def spend(progress, now, seconds, *roles):
@@ -79,8 +79,7 @@ def test_the_learners_report_is_shown():
 def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
     progress = a_progress()
     for worker, lags in ((0, (9, 9.0, 9)), (1, (2, 3.0, 8)), (0, (0, 1.0, 4))):
-        report = {"worker": worker, "losses": {"x": lags[1]}, "learning_rate": 0.1, "lag": lags}
-        progress.take_learned_in_worker(report)
+        progress.take_learned_in_worker(LearnedInWorker(worker, {"x": lags[1]}, lags, 0.1))
     progress.take_learned(learned(64))
     status = progress.status()
     assert (status.policy_lag_min, status.policy_lag_mean, status.policy_lag_max) == (0, 2.0, 8)
@@ -227,8 +226,8 @@ def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, re
 def test_when_only_the_last_evaluation_goes_on_the_evaluator_is_named(playing, now, monkeypatch):
     monkeypatch.setattr("tests.engine.test_progress.ROLES", (*ROLES[:3], "learner", "evaluator"))
     config = SegmentConfig(env="CartPole-v1")
-    specs = [SimpleNamespace(name=name, index=index) for index, name in enumerate((*ROLES[:4], "evaluator"))]
-    progress = Progress(config, "ppo", "CartPole-v1", 4, np.zeros((5, 32)), specs)
+    rows = {**ROWS, "evaluator": [4]}
+    progress = Progress(config, "ppo", "CartPole-v1", 4, np.zeros((5, 32)), rows)
     waiting = {"wait for slots": 10.0}
     spend(progress, now, 10.0, waiting, waiting, {}, {"wait for goal": 10.0}, playing)
     status = progress.status()

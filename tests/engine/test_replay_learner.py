@@ -19,6 +19,7 @@ from penstock.algorithms.td3 import TD3
 from penstock.config import make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
+from penstock.engine.messages import Learned, Report, Save, Saved, SetWeights, WeightsSet
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
@@ -63,7 +64,7 @@ class Replaying:
         self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
         self.weights = SharedWeights(self.model, self.arena.weights)
         self.weights.publish(FIRST_VERSION, 0)
-        self.reports: list[tuple[str, Any]] = []
+        self.reports: list[Report] = []
         path = ReplayPath(self.replay)
         inference = Inference(self.arena, self.algorithm, "cpu", path)
         is_central = infers_centrally(config.inference, self.algorithm)
@@ -86,9 +87,9 @@ class Replaying:
             self._learner = ReplayLearner(self.algorithm, self.arena, state, None, self.report, self.replay)
         return self._learner
 
-    def report(self, kind: str, payload: Any) -> None:
+    def report(self, report: Report) -> None:
         """What the roles are given to report by."""
-        self.reports.append((kind, payload))
+        self.reports.append(report)
 
     def step(self) -> bool:
         """Poll the workers and whoever infers for them, once each."""
@@ -103,9 +104,9 @@ class Replaying:
             assert self.learner.poll() or stepped
 
     @property
-    def learned(self) -> list[dict[str, Any]]:
+    def learned(self) -> list[Learned]:
         """The learner's reports of what it learned."""
-        return [payload for kind, payload in self.reports if kind == "learned"]
+        return [report for report in self.reports if isinstance(report, Learned)]
 
     def rows(self) -> dict[str, np.ndarray]:
         """All transitions, oldest first."""
@@ -250,8 +251,8 @@ def test_the_steps_of_all_lanes_count_and_the_goal_is_reached_exactly():
     for _ in range(50):
         run.step()
         run.learner.poll()
-    assert run.learned[-1]["steps"] == 33 == run.learner._steps
-    assert run.learned[-1]["updates"] == 33 - 10
+    assert run.learned[-1].steps == 33 == run.learner._steps
+    assert run.learned[-1].updates == 33 - 10
     assert not run.learner.poll() and not run.learner.poll()
     run.close()
 
@@ -266,7 +267,7 @@ def test_the_count_stands_still_at_a_goal_that_an_interruption_draws_near_though
         pass
     assert run.learner._replay.steps_learned(run.learner._batches) == run.learner._steps
     run.arena.control[Control.GOAL] = 0
-    run.learner.handle("checkpoint", (1, str(tmp_path / "saved"), {}))
+    run.learner.handle(Save(1, str(tmp_path / "saved"), {}))
     while run.step():
         run.learner.poll()
     run.learner.poll()
@@ -296,7 +297,7 @@ def test_a_goal_before_learning_starts_is_reached_without_an_update():
     while run.learner._steps < 7:
         assert run.step()
         run.learner.poll()
-    assert run.learned[-1]["steps"] == 7 and run.learned[-1]["updates"] == 0
+    assert run.learned[-1].steps == 7 and run.learned[-1].updates == 0
     run.close()
 
 
@@ -337,7 +338,7 @@ def test_updates_are_numbered_and_know_how_far_the_run_is():
     assert [batch.number for batch in seen] == list(range(1, 22))
     # The n-th comes after 10 steps and n - 1 more.
     assert [batch.progress for batch in seen] == [pytest.approx((10 + n) / 100) for n in range(21)]
-    assert run.learned[-1]["updates"] == 21 and run.learner._version == FIRST_VERSION + 21
+    assert run.learned[-1].updates == 21 and run.learner._version == FIRST_VERSION + 21
     assert all((batch.weights == 1.0).all() for batch in seen)
     run.close()
 
@@ -357,7 +358,7 @@ def test_learning_rate_and_importance_exponent_follow_their_schedules():
     run.replay.buffer.sample = sample  # type: ignore[method-assign]
     run.learn(11)
     assert betas == [pytest.approx(0.4 + 0.6 * (10 + n) / 40) for n in range(11)]
-    assert run.learned[-1]["learning_rate"] == pytest.approx(0.01 * (1 - 20 / 40))
+    assert run.learned[-1].learning_rate == pytest.approx(0.01 * (1 - 20 / 40))
     run.close()
 
 
@@ -412,7 +413,7 @@ def test_an_update_that_is_not_finite_is_left_out_and_counted_and_the_run_goes_o
     Failing.story = [False, True, True, False]
     run = Replaying(Failing)
     run.learn(4)
-    assert run.learned[-1]["skipped_updates"] == 2 and run.learned[-1]["updates"] == 2
+    assert run.learned[-1].skipped_updates == 2 and run.learned[-1].updates == 2
     assert run.arena.weights.version == FIRST_VERSION + 2
     assert run.learner._steps == 13, "the steps of the batches left out do not come back"
     run.close()
@@ -430,8 +431,8 @@ def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
     run = Replaying(TD3, env="Pendulum-v1")
     run.learn(5)
     weights = {name: np.full(tensor.shape, 0.25, np.float32) for name, tensor in run.model.state_dict().items()}
-    run.learner.handle("set_weights", (weights, None))
-    assert run.reports[-1] == ("weights_set", FIRST_VERSION + 6)
+    run.learner.handle(SetWeights(weights, None))
+    assert run.reports[-1] == WeightsSet(FIRST_VERSION + 6)
     run.weights.refresh()
     assert run.weights.version == FIRST_VERSION + 6
     for state in (run.model.state_dict(), run.algorithm.target.state_dict(), run.learner._model.state_dict()):
@@ -442,8 +443,8 @@ def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
 def test_a_checkpoint_holds_what_the_learner_alone_has_and_how_far_the_replay_is(tmp_path):
     run = Replaying(TD3, env="Pendulum-v1")
     run.learn(7)
-    run.learner.handle("checkpoint", (1, str(tmp_path / "saved"), {}))
-    assert run.reports[-1] == ("saved", (1, None))
+    run.learner.handle(Save(1, str(tmp_path / "saved"), {}))
+    assert run.reports[-1] == Saved(1, None)
     checkpoint = load_checkpoint(tmp_path / "saved")
     state = checkpoint.state
     kept = {"updates_per_step": 1.0, "min_size": 10}
@@ -481,9 +482,9 @@ def test_reports_name_the_fill_of_the_buffer_and_the_measured_ratio():
     run.learn(40)
     report = run.learned[-1]
     inserts = run.replay.limiter.inserts
-    assert report["experience"]["replay/rows"] == inserts == len(run.rows()["ids"])
-    assert report["experience"]["replay/updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
-    assert set(report["losses"]) == {"loss", "q", "grad_norm"}
+    assert report.experience["replay/rows"] == inserts == len(run.rows()["ids"])
+    assert report.experience["replay/updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
+    assert set(report.losses) == {"loss", "q", "grad_norm"}
     pairs = itertools.pairwise(run.learned)
     assert all(one["steps"] <= two["steps"] and one["updates"] < two["updates"] for one, two in pairs)
     run.close()

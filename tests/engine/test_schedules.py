@@ -25,7 +25,7 @@ SOURCE = "def falling(progress):\n    return 0.5 - 0.25 * progress\n\nWORD = 'fa
 
 
 def rate_of(trainer: Trainer) -> float:
-    return trainer._supervisor.progress.learned["learning_rate"]
+    return trainer._supervisor.progress.learned.learning_rate
 
 
 @pytest.fixture

@@ -141,6 +141,7 @@ class Sleepy:
 
     def __init__(self, name, work, log):
         self.name, self.work, self.log = name, work, log
+        self.is_vital = name == "learner"
 
     def build(self, arena, report):
         return self

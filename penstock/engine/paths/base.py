@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.engine.clock import Clock
     from penstock.engine.learner import Learner, LearnerState, Start
-    from penstock.engine.rollout_worker import Report
+    from penstock.engine.messages import Tell
     from penstock.engine.weights import MakeWeights
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -141,7 +141,7 @@ class DataPath:
 
     # -- the roles ---------------------------------------------------------------------------------------------------
 
-    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Report) -> Actor:
+    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Make what chooses the actions of a rollout worker in its own process."""
         from penstock.engine.inference import Inference
 
@@ -175,7 +175,7 @@ class DataPath:
         algorithm: Any,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         weights: MakeWeights,
     ) -> Learner:
         """Make the learner that reads it.

@@ -15,7 +15,7 @@ from penstock.experience.segments import OwnSegmentWriter
 if TYPE_CHECKING:
     from penstock.engine.clock import Clock
     from penstock.engine.learner import Learner, LearnerState, Start
-    from penstock.engine.rollout_worker import Report
+    from penstock.engine.messages import Tell
     from penstock.engine.weights import MakeWeights
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -59,7 +59,7 @@ class GradientPath(SegmentPath):
 
         hogwild.begin(algorithm, arena, model, start.state, start.learning)
 
-    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Report) -> Actor:
+    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Choose actions, and learn from what comes of them."""
         from penstock.engine.hogwild import ActorLearner
 
@@ -83,7 +83,7 @@ class GradientPath(SegmentPath):
         algorithm: Any,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         weights: MakeWeights,
     ) -> Learner:
         """Show what the workers have made of the parameters."""

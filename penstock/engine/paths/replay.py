@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.replay import ReplayAlgorithm
     from penstock.engine.clock import Clock
     from penstock.engine.learner import Learner, LearnerState, Start
-    from penstock.engine.rollout_worker import Report
+    from penstock.engine.messages import Tell
     from penstock.engine.weights import MakeWeights
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -84,7 +84,7 @@ class ReplayPath(DataPath):
         algorithm: Any,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         weights: MakeWeights,
     ) -> Learner:
         """Draw batches from the buffer."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
     from penstock.engine.clock import Clock
     from penstock.engine.learner import Learner, LearnerState
-    from penstock.engine.rollout_worker import Report
+    from penstock.engine.messages import Tell
     from penstock.engine.weights import MakeWeights
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -64,7 +64,7 @@ class SegmentPath(DataPath):
         algorithm: Any,
         state: LearnerState,
         learning: dict[str, Any] | None,
-        report: Report,
+        report: Tell,
         weights: MakeWeights,
     ) -> Learner:
         """Take full slots."""

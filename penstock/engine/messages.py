@@ -1,0 +1,242 @@
+"""What roles report to the supervisor, and what it commands them: plain data that travels, one class for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from penstock.engine.evaluation import Evaluation
+    from penstock.runs.store import CheckpointStore
+
+
+# -- reports ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Where the learner stands.
+
+    Attributes
+    ----------
+    steps, version, updates, skipped_updates
+        Steps learned from, version of the weights, updates made and left out.
+    losses
+        What the algorithm reports of its last update.
+    experience
+        What is shown and logged of the data path, by the name of the metric.
+    learning_rate
+        Of the last update; None where rollout workers tell it.
+    """
+
+    steps: int
+    version: int = 0
+    updates: int = 0
+    skipped_updates: int = 0
+    losses: Mapping[str, float] = field(default_factory=dict)
+    experience: Mapping[str, float] = field(default_factory=dict)
+    learning_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class LearnedInWorker:
+    """What a rollout worker that learns itself says of its last updates.
+
+    Attributes
+    ----------
+    worker
+        Its number.
+    losses
+        Of the last one.
+    lag
+        Smallest, mean and largest policy lag of the gradients since its last report.
+    learning_rate
+        Of the last one.
+    """
+
+    worker: int
+    losses: Mapping[str, float]
+    lag: tuple[float, float, float]
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Training episodes that have ended, (return, length) each."""
+
+    finished: list[tuple[float, int]]
+
+
+@dataclass(frozen=True)
+class EnvironmentMetrics:
+    """Numbers that environments have reported, by name."""
+
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of one evaluation.
+
+    Attributes
+    ----------
+    number
+        Of the command.
+    evaluation
+        What came of it.
+    seconds
+        How long it took.
+    is_best
+        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
+    has_reached_target
+        Whether they have reached the target, twice.
+    error
+        What went wrong in saving the best weights, if anything.
+    """
+
+    number: int
+    evaluation: Evaluation
+    seconds: float
+    is_best: bool = False
+    has_reached_target: bool = False
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint was written, or could not be; `number` is that of the command."""
+
+    number: int
+    error: Exception | None
+
+
+@dataclass(frozen=True)
+class ContentsSaved:
+    """What the data path saves apart was written, or could not be; `number` is that of the command."""
+
+    number: int
+    error: Exception | None
+
+
+@dataclass(frozen=True)
+class WeightsSet:
+    """The learner goes on with weights that it was given; `version` is theirs."""
+
+    version: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user is to be told."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A role is made, environments and all."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A role raised: its last report.
+
+    Attributes
+    ----------
+    error
+        The exception, if it can be pickled.
+    text
+        Its traceback.
+    """
+
+    error: BaseException | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """A role ended and is replaced; the backend says so."""
+
+    story: str
+
+
+Report = (
+    Learned | LearnedInWorker | Episodes | EnvironmentMetrics | Evaluated | Saved | ContentsSaved | WeightsSet | Note
+    | Ready | Failed | Died
+)  # fmt: skip
+Tell = Callable[[Report], None]
+"""What a role is given to report by."""
+Handler = Callable[[str, Report], None]
+"""Called with the name of a role and what it reports."""
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Save:
+    """Write a checkpoint.
+
+    Attributes
+    ----------
+    number
+        By which the answer is known.
+    destination
+        The run's checkpoints, or a path.
+    meta
+        What it says of the run, beside what the learner knows.
+    """
+
+    number: int
+    destination: CheckpointStore | str
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SetWeights:
+    """Go on with these weights, which have learned from so many steps; None: from as many as the run."""
+
+    weights: dict[str, np.ndarray]
+    steps: int | None
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play the newest weights.
+
+    Attributes
+    ----------
+    number
+        By which the answer is known.
+    store
+        Where the best weights are saved; None: nowhere.
+    best_return
+        Mean return that they have to reach; None: any.
+    deadline
+        When playing ends, in monotonic seconds.
+    meta
+        What the best weights' checkpoint says of the run.
+    """
+
+    number: int
+    store: CheckpointStore | None
+    best_return: float | None
+    deadline: float
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End by yourself."""
+
+
+Command = Save | SetWeights | Evaluate | Stop
+
+
+def unknown(role: str, command: object, *known: type) -> ValueError:
+    """The error of a role that is told what it does not know."""
+    legal = " or ".join(each.__name__ for each in known) or "none"
+    return ValueError(f"the {role} knows no command {type(command).__name__} (legal: {legal})")
