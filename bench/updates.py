@@ -26,7 +26,8 @@ from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.learner import LearnerState, Start
-from penstock.engine.preparation import make_replay, run_shape
+from penstock.engine.paths.replay import make_replay
+from penstock.engine.preparation import run_shape
 from penstock.engine.replay_learner import ReplayLearner
 from penstock.engine.weights import SharedWeights
 from penstock.envs.spaces import ActionSpec, ObservationSpec

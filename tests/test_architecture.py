@@ -1,6 +1,7 @@
 """The house: which room may use which, what costs nothing to import, and no room without a purpose."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,10 @@ def test_there_is_no_lumber_room():
 def test_every_module_says_what_it_is_for():
     for module in MODULES:
         assert ast.get_docstring(ast.parse(module.read_text())), module
+
+
+def test_nobody_but_a_data_path_asks_what_kind_of_experience_there_is():
+    rooms = (HOUSE / "engine", HOUSE / "runs", HOUSE / "bench", HOUSE.parent / "bench")
+    modules = [module for room in rooms for module in room.rglob("*.py") if module.parent.name != "paths"]
+    ladder = re.compile(r"isinstance\(.*(Segment|Replay)(Algorithm|Config)\b|learns_in_workers")
+    assert not [module.name for module in modules if ladder.search(module.read_text())]

@@ -62,7 +62,7 @@ class A3C(SegmentAlgorithm):
     Config: ClassVar[type[Config]] = A3CConfig
     config: A3CConfig
     needs_segments = True
-    learns_in_workers = True
+    data_path = "gradients"
 
     def build_optimizer(self, model: ActorCritic) -> RMSProp:
         """RMSProp, whose statistics all workers share (section 4 of the paper)."""

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from penstock.algorithms.base import Request
 from penstock.algorithms.dqn import DQN, QLearningConfig
+from penstock.algorithms.priorities import absolute_td_error
 from penstock.algorithms.td import epsilon_ladder
 from penstock.config import Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
+from penstock.experience.replay import FirstPriorities
 from penstock.nn import QNetwork
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler
@@ -58,7 +60,6 @@ class ApeX(DQN):
 
     Config: ClassVar[type[Config]] = ApeXConfig
     config: ApeXConfig
-    td_priorities = True
 
     def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -67,6 +68,10 @@ class ApeX(DQN):
     def sampler(self) -> Sampler:
         """Prioritized, with weights divided by the largest in the whole buffer."""
         return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize="buffer")
+
+    def first_priorities(self) -> FirstPriorities:
+        """The absolute temporal difference under the values that actions were chosen by (section 3)."""
+        return absolute_td_error
 
     def record_columns(self) -> tuple[Column, ...]:
         """What first priorities are found from: the values of the action taken and of the best one."""

@@ -12,6 +12,7 @@ from penstock.algorithms.base import Algorithm, Metrics, NonFiniteUpdate
 from penstock.algorithms.optimizers import fused_adam, go_on
 from penstock.algorithms.td import polyak_
 from penstock.config import Config, ReplayConfig, Scheduled
+from penstock.experience.replay import FirstPriorities
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
@@ -33,8 +34,7 @@ class ReplayAlgorithm(Algorithm):
 
     Config: ClassVar[type[Config]] = ReplayConfig
     config: ReplayConfig
-    td_priorities: bool = False
-    """True: `act` records value (of the action taken) and max_value, from which workers set initial priorities."""
+    data_path: ClassVar[str | type] = "replay"
 
     target: Any
     optimizers: dict[str, torch.optim.Optimizer]
@@ -47,6 +47,13 @@ class ReplayAlgorithm(Algorithm):
     def sampler(self) -> Sampler:
         """How transitions are drawn."""
         return Uniform()
+
+    def first_priorities(self) -> FirstPriorities | None:
+        """What finds the priorities of new transitions, a function that imports no torch; None: the largest so far.
+
+        Rollout workers call it. `act` then records value (of the action taken) and max_value.
+        """
+        return None
 
     def beta(self, progress: float) -> float | None:
         """Exponent of the importance weights at this point of the run; None without priorities."""

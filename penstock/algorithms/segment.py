@@ -25,10 +25,9 @@ class SegmentAlgorithm(Algorithm):
 
     Config: ClassVar[type[Config]] = SegmentConfig
     config: SegmentConfig
+    data_path: ClassVar[str | type] = "segments"
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
-    learns_in_workers: ClassVar[bool] = False
-    """True: rollout workers learn from their own segments, on parameters that all of them share."""
     records: ClassVar[tuple[str, ...]] = ()
     """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
     needs_segments: bool = False

@@ -14,14 +14,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.search import Search, Trial, quick_to_start, told_quick
-from penstock.config import AsynchronousConfig, Config, ReplayConfig
+from penstock.bench.search import Search, Trial, told_quick
+from penstock.config import AsynchronousConfig, Config
+from penstock.engine.paths import data_path
 from penstock.ipc import available_cores
+
+if TYPE_CHECKING:
+    from penstock.algorithms.base import Algorithm
 
 _OWN_FLAGS = """flags of autotune itself:
   --seconds S    time for all measurements together (100)
@@ -52,7 +56,7 @@ def command(args: list[str]) -> bool:
     if asked is None:
         return True
     algorithm, config, flags, own = asked.algorithm, asked.config, asked.flags, asked.own
-    _check(own, config)
+    _check(own, algorithm)
     machine = machine_facts()
     print(describe(machine))
     print(_line({name: name for name in _WIDTHS}, "limited by"), flush=True)
@@ -67,7 +71,7 @@ def command(args: list[str]) -> bool:
     finally:  # at Ctrl-C, too
         if search.best is not None:
             train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(search.found())])
-            print(_outcome(search, config, time.monotonic() - began, train), flush=True)
+            print(_outcome(search, algorithm, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {
                     "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(),
@@ -86,10 +90,10 @@ def _own_flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(own: argparse.Namespace, config: Config) -> None:
+def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
     if not 0.0 < own.seconds < float("inf"):
         raise BenchUsageError(f"--seconds {own.seconds:g} is not legal: more than 0, and finite")
-    if own.tune_batch and isinstance(config, ReplayConfig):
+    if own.tune_batch and not data_path(algorithm).batch_is_free:
         raise BenchUsageError(
             "--tune-batch is for what learns from fresh steps: of replayed ones, the smallest batch is always the "
             "fastest; give a --batch-size"
@@ -120,7 +124,9 @@ def _line(cells: dict[str, Any], limit: str) -> str:
     return "  ".join([*(f"{cells[name] or '-':>{width}}" for name, width in _WIDTHS.items()), limit])
 
 
-def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
+def _outcome(
+    search: Search, algorithm: type[Algorithm], config: Config, seconds: float, train: str
+) -> str:
     """What was found, what was not looked for, and the command."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
@@ -130,8 +136,8 @@ def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
     ]
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
-    if isinstance(config, ReplayConfig) and (quick := quick_to_start(config)) != config:
-        lines.append(told_quick(quick))
+    if (quick := data_path(algorithm).quick(config)) != config:
+        lines.append(told_quick(config, quick))
     runs = [trial.run for trial in search.trials if trial.run]
     others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)
     if others > _QUIET:

@@ -15,19 +15,17 @@ from typing import Any
 import torch
 
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.bench import BenchError
-from penstock.bench.work import Choosing, LearningFromSegments, LearningFromTransitions, Stepping, Work, fill
+from penstock.bench.work import Choosing, Stepping, fill
 from penstock.config import Config
-from penstock.engine.device_roles import parts_of
 from penstock.engine.launcher import LauncherDied
-from penstock.engine.learner import Start
 from penstock.engine.local import LocalBackend
+from penstock.engine.paths import data_path
+from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import resolve_env, run_shape, settled_precision
 from penstock.engine.restarts import Restarts, RoleDied
 from penstock.engine.roles import Report
-from penstock.engine.roster import infers_centrally, role_specs
+from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE, probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
@@ -126,9 +124,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         Some of the work failed.
     """
     env, algorithm, shape = laid_out(algorithm_class, config)
-    crew = crew_of(
-        algorithm, {role.name: role.num_threads for role in parts_of(role_specs(algorithm, env, shape, Start()))}
-    )
+    crew = crew_of(algorithm)
     arena = ExperienceArena.create(shape)
     fill(arena, algorithm, env, PROBED_LANE)
     is_on_device = torch.device(config.device).type != "cpu"
@@ -141,7 +137,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
             num_lanes=shape.group_size * (shape.num_workers if crew.policy_threads else 1),
             device=config.device if chooses_on_device else "cpu",
         )
-        learning = _learning(algorithm)
+        learning = functools.partial(data_path(algorithm).rehearsal, algorithm=algorithm)
         for number in range(cores):
             yard.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
         for _ in range(1 if chooses_on_device else max(1, cores // max(1, crew.policy_threads))):
@@ -169,36 +165,27 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
     return env, algorithm, run_shape(algorithm, algorithm.build_model())
 
 
-def crew_of(algorithm: Algorithm, threads: dict[str, int]) -> Crew:
-    """Who can do the work, from the threads that each role may use."""
-    config = algorithm.config
-    learns_in_workers = isinstance(algorithm, SegmentAlgorithm) and algorithm.learns_in_workers
-    is_synchronous = isinstance(algorithm, SegmentAlgorithm) and algorithm.synchronous
+def crew_of(algorithm: Algorithm) -> Crew:
+    """Who can do the work."""
+    config, path = algorithm.config, data_path(algorithm)
+    is_central = infers_centrally(config.inference, algorithm)
     is_serial = config.backend == "serial"
+    policy_threads, learner_threads = share_threads(config, config.workers, is_central)
     return Crew(
         cores=1 if is_serial else available_cores(),
         workers=1 if is_serial else config.workers,
-        policy_threads=threads["policy-0"] if infers_centrally(config.inference, algorithm) else 0,
-        learner_threads=0 if learns_in_workers else threads["learner"],
-        takes_turns=is_serial or is_synchronous,
+        policy_threads=policy_threads if is_central else 0,
+        learner_threads=0 if path.workers_learn else learner_threads,
+        takes_turns=is_serial or path.takes_turns(algorithm),
         precision=settled_precision(algorithm),
     )
-
-
-def _learning(algorithm: Algorithm) -> Callable[[ExperienceArena], Work]:
-    if isinstance(algorithm, ReplayAlgorithm):
-        return functools.partial(LearningFromTransitions, algorithm=algorithm)
-    assert isinstance(algorithm, SegmentAlgorithm)
-    config = algorithm.config
-    num_segments = config.num_envs_per_worker if algorithm.learns_in_workers else config.segments_per_batch
-    return functools.partial(LearningFromSegments, algorithm=algorithm, num_segments=num_segments)
 
 
 def _median(rounds: list[Round], of: str) -> float:
     return statistics.median(getattr(one, of) / one.steps for one in rounds)
 
 
-def rounds_until(work: Work, end: float) -> list[Round]:
+def rounds_until(work: Rehearsal, end: float) -> list[Round]:
     """Do a piece of work over and over until `end` (monotonic seconds), and at least once."""
     rounds: list[Round] = []
     while not rounds or time.monotonic() < end:
@@ -225,7 +212,7 @@ class _WorkRole:
 
     name: str
     num_threads: int
-    make: Callable[[ExperienceArena], Work]
+    make: Callable[[ExperienceArena], Rehearsal]
     index: int = 0
 
     def build(self, arena: ExperienceArena, report: Report) -> _Worker:
@@ -235,7 +222,7 @@ class _WorkRole:
 class _Worker:
     """The role."""
 
-    def __init__(self, arena: ExperienceArena, work: Work, report: Report) -> None:
+    def __init__(self, arena: ExperienceArena, work: Rehearsal, report: Report) -> None:
         self.bell = arena.learner_bell
         self._work = work
         self._report = report
@@ -260,7 +247,7 @@ class Yard:
         self._specs: dict[str, list[_WorkRole]] = {}
         self._said: dict[str, Any] = {}
 
-    def add(self, kind: str, num_threads: int, make: Callable[[ExperienceArena], Work]) -> None:
+    def add(self, kind: str, num_threads: int, make: Callable[[ExperienceArena], Rehearsal]) -> None:
         """Have one more process do this kind of work."""
         of_kind = self._specs.setdefault(kind, [])
         of_kind.append(_WorkRole(f"{kind}-{len(of_kind)}", num_threads, make))

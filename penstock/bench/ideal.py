@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.search import quick_to_start, told_quick
-from penstock.config import ReplayConfig
+from penstock.bench.search import told_quick
+from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
@@ -66,7 +66,7 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
 
     machine = machine_facts()
     print(describe(machine), flush=True)
-    measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
+    measured = data_path(algorithm).quick(config)
     rounds = []
     with kept():
         for number in range(1, own.rounds + 1):
@@ -79,8 +79,8 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
     is_met = own.mark is None or efficiency >= own.mark
 
     print(f"\n{algorithm.name()} on {config.env}: {account.setting()}")
-    if isinstance(measured, ReplayConfig) and measured != config:
-        print(told_quick(measured))
+    if measured != config:
+        print(told_quick(config, measured))
     print(account.text())
     print(f"median efficiency of {len(rounds)}: {efficiency:.1%}, from {efficiencies[0]:.1%} to {efficiencies[-1]:.1%}")
     if own.mark is not None:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.config import AsynchronousConfig, Config, ConfigError, ReplayConfig, SegmentConfig
+from penstock.config import Config, ConfigError
+from penstock.engine.paths import data_path
 from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ PATIENCE = 20.0
 """Seconds that a measurement may take, or twice what the first took if that is more; the first has all there is."""
 MARGIN = 1.03
 """So many times as fast as the best so far is what counts as faster."""
-REPLAY_ROWS, REPLAY_STARTS = 10_000, 1_000
-"""At most so many transitions are kept, and waited for, while a candidate that learns from replay is measured."""
 
 _HELD_UP = 0.05  # of the time that a role works: less on no core, and nobody takes the cores from it
 _LEAST_SHARE = 0.05  # of a rollout worker's time: less is not worth moving elsewhere
@@ -132,6 +131,7 @@ class Search:
         report: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         self._algorithm = algorithm
+        self._path = data_path(algorithm)
         self._config = config
         self._end = end
         self._tune_batch = tune_batch
@@ -223,7 +223,7 @@ class Search:
         """
         assert self.best is not None and self.best.run is not None
         rollout, learner, policy = (self.best.role(kind) for kind in ("rollout", "learner", "policy"))
-        takes_turns = self._config.backend == "serial" or getattr(self._algorithm, "synchronous", False)
+        takes_turns = self._config.backend == "serial" or self._path.takes_turns(self._algorithm)
         if rollout is None or learner is None:
             return True
         if name == "num_groups":
@@ -257,28 +257,21 @@ class Search:
         return candidate if is_quick else None
 
     @property
-    def _learns_in_workers(self) -> bool:
-        return getattr(self._algorithm, "learns_in_workers", False)
-
-    @property
     def _lanes_are_batch(self) -> bool:
-        """Whether a batch is one segment of every lane, and has to stay."""
-        is_of_segments = isinstance(self._config, SegmentConfig) and not isinstance(self._config, AsynchronousConfig)
-        return is_of_segments and not self._learns_in_workers and not self._tune_batch
+        """Whether a batch is one segment of every lane of the run, and has to stay."""
+        return self._lanes_of_batch(self._config) is not None and not self._path.workers_learn
 
     def _lanes_of_batch(self, config: Config) -> int | None:
         """Lanes whose segments make a batch that has to stay; None: there may be any number."""
-        if self._learns_in_workers:
-            return None if self._tune_batch else config.num_envs_per_worker
-        return config.num_lanes if self._lanes_are_batch else None
+        return None if self._tune_batch else self._path.lanes_of_batch(config)
 
     def kept(self) -> str:
         """What of the batch stays as it is unless it is asked for; nothing where there is no such thing."""
         config = self._config
-        if isinstance(config, ReplayConfig) or self._tune_batch:
+        if not self._path.batch_is_free or self._tune_batch:
             return ""
         kept = [f"batch_size={config.batch_size}"] if hasattr(config, "batch_size") else []
-        if self._learns_in_workers:
+        if self._path.workers_learn:
             kept.append(f"num_envs_per_worker={config.num_envs_per_worker}")
         if self._lanes_are_batch:
             kept.append(f"num_workers * num_envs_per_worker = {config.num_lanes}")
@@ -292,7 +285,7 @@ class Search:
         began = time.monotonic()
         run, error = None, ""
         try:
-            measured = quick_to_start(config) if isinstance(config, ReplayConfig) else config
+            measured = self._path.quick(config)
             patience = max(PATIENCE, 2.0 * self.first.took if self.trials else self._end - began)
             run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP, patience=patience)
         except Exception as problem:
@@ -342,16 +335,11 @@ def settings_of(config: Config) -> dict[str, Any]:
     }
 
 
-def quick_to_start(config: ReplayConfig) -> ReplayConfig:
-    """The same work for a measurement: learning begins at once, from a buffer that fits anywhere."""
-    starts = min(config.learning_starts, max(config.batch_size, REPLAY_STARTS))
-    rows = min(config.buffer_size, max(REPLAY_ROWS, starts, config.num_lanes * config.n_step))
-    return replace(config, learning_starts=starts, buffer_size=rows)
-
-
-def told_quick(measured: ReplayConfig) -> str:
-    """Say how `quick_to_start` has changed what is measured."""
-    return f"measured with learning_starts={measured.learning_starts} and buffer_size={measured.buffer_size}"
+def told_quick(config: Config, measured: Config) -> str:
+    """Say which settings are others where something is only measured."""
+    settings, before = measured.to_json(), config.to_json()
+    changed = [f"{name}={value}" for name, value in settings.items() if value != before[name]]
+    return f"measured with {' and '.join(changed)}"
 
 
 def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:

@@ -5,43 +5,21 @@ Nothing here writes rows, hands anything on, or waits for anybody: that is the e
 
 from __future__ import annotations
 
-import dataclasses
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from penstock.algorithms.base import Request
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
-from penstock.engine.roles import begin_on
-from penstock.engine.segment_updates import learn_batch
+from penstock.engine.paths.rehearsals import HALF_WAY, first_rows, model_on, wait_for
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import make_lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.batch import BatchReader
-from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import flatten_
 
-HALF_WAY = 0.5  # of total_steps: where schedules stand
 MOST_ACTIONS = 64  # sets of actions, drawn beforehand
-
-
-class Work(Protocol):
-    """One kind of work, to be done over and over."""
-
-    def do(self) -> float:
-        """Do it once; return how many steps of the run that is for."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is held open."""
-        ...
 
 
 class Stepping:
@@ -97,73 +75,17 @@ class Choosing:
 
     def __init__(self, arena: ExperienceArena, algorithm: Any, num_lanes: int, device: str) -> None:
         self._algorithm = algorithm
-        self._model, self._autocast = _model_on(torch.device(device), algorithm)
+        self._model, self._autocast = model_on(torch.device(device), algorithm)
         self._request = request_for(arena, algorithm, num_lanes, torch.device(device))
 
     @torch.inference_mode()
     def do(self) -> float:
         with self._autocast:
             columns, _ = self._algorithm.act(self._model, self._request)
-        _wait_for(self._request.obs.device)
+        wait_for(self._request.obs.device)
         for values in columns.values():
             values.cpu()
         return len(self._request.lane)
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
-class LearningFromSegments:
-    """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever."""
-
-    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int) -> None:
-        config = algorithm.config
-        device = torch.device(config.device)
-        self._algorithm = algorithm
-        self._model, self._autocast = _model_on(device, algorithm)
-        self._optimizer = algorithm.build_optimizer(self._model)
-        for group in self._optimizer.param_groups:
-            group["lr"] = 0.0
-        self._generator = torch.Generator().manual_seed(config.seed)
-        self._reader = BatchReader(
-            arena, num_segments, device,
-            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
-            burn_in=config.burn_in,
-        )  # fmt: skip
-        self._batch, _ = self._reader.read(np.arange(num_segments), 0, HALF_WAY)
-        self._steps = self._batch.learn.sum().item()
-
-    def do(self) -> float:
-        batch = dataclasses.replace(self._batch, targets={})
-        learn_batch(self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast)
-        _wait_for(batch.reward.device)
-        return self._steps
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-class LearningFromTransitions:
-    """Makes an update of a batch of transitions; its step sizes are 0, so that it can go on for ever."""
-
-    def __init__(self, arena: ExperienceArena, algorithm: ReplayAlgorithm) -> None:
-        self._algorithm, self._config = algorithm, algorithm.config
-        device = torch.device(self._config.device)
-        self._model, self._autocast = _model_on(device, algorithm)
-        algorithm.begin(self._model)
-        for optimizer in algorithm.optimizers.values():
-            for group in optimizer.param_groups:
-                group["lr"] = 0.0
-        self._batch = transitions_in(arena, self._config, device)
-
-    def do(self) -> float:
-        self._batch = dataclasses.replace(self._batch, number=self._batch.number + 1)
-        with self._autocast:
-            td_error, _ = self._algorithm.update(self._model, self._batch)
-        if self._config.normalize_observations:
-            self._model.update_observation_statistics(self._batch.obs)
-        _wait_for(td_error.device)
-        return 1.0 / self._config.updates_per_step
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -206,47 +128,10 @@ def request_for(arena: ExperienceArena, algorithm: Any, num_lanes: int, device: 
     generator = np.random.default_rng(0)
     draw = generator.standard_normal if action.noise == "normal" else generator.random
     return Request(
-        obs=_rows(arena, "obs", num_lanes, device),
-        first=_rows(arena, "first", num_lanes, device),
+        obs=first_rows(arena, "obs", num_lanes, device),
+        first=first_rows(arena, "first", num_lanes, device),
         memory=torch.zeros(num_lanes, arena.shape.state_size, device=device),
         noise=torch.from_numpy(draw((num_lanes, action.noise_size), np.float32)).to(device),
         lane=torch.arange(num_lanes, device=device) % arena.shape.num_lanes,
         steps=int(HALF_WAY * algorithm.config.total_steps),
     )
-
-
-def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) -> TransitionBatch:
-    """A batch of transitions between the arena's rows."""
-    size = config.batch_size
-    return TransitionBatch(
-        obs=_rows(arena, "obs", size, device),
-        next_obs=_rows(arena, "obs", size + 1, device)[1:],
-        action=_rows(arena, "action", size, device),
-        reward=_rows(arena, "reward", size, device),
-        discount=torch.full((size,), config.gamma**config.n_step, device=device),
-        weights=torch.ones(size, device=device),
-        number=0,
-        progress=HALF_WAY,
-    )
-
-
-def _model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:
-    """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
-    begin_on(str(device))
-    model = algorithm.build_model().to(device)
-    flatten_(model)
-    return model, algorithm.autocast(device)
-
-
-def _rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -> Tensor:
-    """Copy the first rows of a column, or of its rows over and over."""
-    column = arena.columns[name]
-    return torch.from_numpy(column[np.arange(count) % len(column)]).to(device)
-
-
-def _wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done what it was asked for: asleep, since waiting is no work."""
-    if device.type == "cuda":
-        event = torch.cuda.Event(blocking=True)
-        event.record(torch.cuda.current_stream(device))
-        event.synchronize()

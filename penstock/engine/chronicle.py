@@ -144,12 +144,7 @@ def metrics_of(status: Status) -> dict[str, float]:
         "skipped_updates": status.skipped_updates,
         "restarts": status.restarts,
     }
-    if status.replay_rows is None:
-        lag = {"min": status.policy_lag_min, "mean": status.policy_lag_mean, "max": status.policy_lag_max}
-        values |= {f"policy_lag/{name}": value for name, value in lag.items()}
-        values["masked_steps"] = status.masked_steps
-    elif status.updates_per_step is not None:
-        values |= {"replay/rows": status.replay_rows, "replay/updates_per_step": status.updates_per_step}
+    values |= status.experience
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
     values |= {f"loss/{name}": value for name, value in status.losses.items()}

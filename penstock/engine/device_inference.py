@@ -14,11 +14,11 @@ from torch import Tensor
 
 from penstock.algorithms.base import Request
 from penstock.engine.inference import Inference, request_fields
+from penstock.engine.paths import DataPath
 from penstock.engine.roles import Report
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.experience.replay import Replay
 
 ALIGNMENT = 64
 MEMORY = "memory after"  # no column of an algorithm's goes by this name
@@ -116,7 +116,7 @@ class DeviceInference(Inference):
 
     Parameters
     ----------
-    arena, algorithm, device, replay, weights
+    arena, algorithm, device, path, weights
         As for `Inference`. On a CPU nothing is captured; everything else is the same.
     report
         Called with ("note", text) if graphs were to be captured and cannot.
@@ -127,8 +127,8 @@ class DeviceInference(Inference):
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
+        path: DataPath,
         report: Report,
-        replay: Replay | None = None,
         weights: MakeWeights = through_block,
     ) -> None:
         self._captures = torch.device(device).type == "cuda"
@@ -136,7 +136,7 @@ class DeviceInference(Inference):
         self._pool: Any = None  # memory of the first graph, which the others share: no two of them run at once
         self._report = report
         with self._on_stream():
-            super().__init__(arena, algorithm, device, replay, weights)
+            super().__init__(arena, algorithm, device, path, weights)
             # Copies of weights in bfloat16 that outlive an operation would not be made anew by a graph.
             self._autocast = algorithm.autocast(self._device, cache=False)
             self._sizes = bucket_sizes(arena.shape)

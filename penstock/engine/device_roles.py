@@ -52,7 +52,7 @@ class DeviceRole:
         def build_policy_worker() -> Role:
             weights = partial(InferenceWeights, exchange=exchange)
             device = policy.algorithm.config.device
-            inference = DeviceInference(arena, policy.algorithm, device, report, policy.replay, weights)
+            inference = DeviceInference(arena, policy.algorithm, device, policy.path, report, weights)
             return PolicyWorker(arena, inference)
 
         return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))

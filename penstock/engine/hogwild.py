@@ -20,6 +20,7 @@ from penstock.algorithms.rmsprop import RMSProp
 from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.engine.inference import Inference
 from penstock.engine.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
+from penstock.engine.paths.gradients import GradientPath
 from penstock.engine.rollout_worker import Report
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
@@ -129,7 +130,7 @@ class ActorLearner(Inference):
     """
 
     def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Report) -> None:
-        super().__init__(arena, algorithm, "cpu", weights=Copy)
+        super().__init__(arena, algorithm, "cpu", GradientPath(), weights=Copy)
         config = algorithm.config
         self._config = config
         self._worker = worker
@@ -238,9 +239,7 @@ class ActorLearner(Inference):
             {
                 "worker": self._worker,
                 "losses": {name: value.item() for name, value in metrics.items()},
-                "lag_min": min(lags),
-                "lag_mean": float(np.mean(lags)),
-                "lag_max": max(lags),
+                "lag": (min(lags), float(np.mean(lags)), max(lags)),
                 "learning_rate": self._shared.optimizer.param_groups[0]["lr"],
             },
         )

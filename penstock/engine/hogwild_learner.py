@@ -86,5 +86,6 @@ class HogwildLearner(Learner):
         fence()
         return bool(self._arena.contributions[:, Contribution.IS_LEARNING].any())
 
-    def _details(self) -> dict[str, Any]:
+    def experience(self) -> dict[str, float]:
+        """How many steps were not learned from; policy lag is told by the workers."""
         return {"masked_steps": self._masked}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,8 +11,10 @@ from penstock.algorithms.base import Request
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.experience.replay import Replay
 from penstock.ipc import gather, scatter
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.base import DataPath
 
 
 def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
@@ -45,8 +47,8 @@ class Inference:
         Says how to act and what to record.
     device
         Where the model runs.
-    replay
-        The run's replay, if it has one: it counts the steps that exploration is scheduled by.
+    path
+        The run's data path: it counts the steps that exploration is scheduled by.
     weights
         By which way the newest ones come.
     """
@@ -56,12 +58,12 @@ class Inference:
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
-        replay: Replay | None = None,
+        path: DataPath,
         weights: MakeWeights = through_block,
     ) -> None:
         self._arena = arena
         self._algorithm = algorithm
-        self._replay = replay
+        self._path = path
         self._device = torch.device(device)
         self._autocast = algorithm.autocast(self._device)
         self._model = algorithm.build_model().to(self._device)
@@ -93,9 +95,7 @@ class Inference:
         if shape.state_size:
             turns = np.repeat(requests & 1, shape.group_size)
             asked["memory"][:] = arena.lane_memory[turns, asked["lane"]]
-        # The steps that are asked for have been let in already.
-        steps = self._weights.steps if self._replay is None else max(0, self._replay.steps_taken - len(rows))
-        columns, memory_after = self._act(len(rows), steps)
+        columns, memory_after = self._act(len(rows), self._path.steps_taken(self._weights.steps, len(rows)))
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values)
         arena.columns["version"][rows] = self._weights.version

@@ -146,9 +146,14 @@ class Learner:
     def _weights_set(self) -> None:
         """The model has got weights from outside."""
 
-    def _details(self) -> dict[str, Any]:
-        """What is reported beside losses and counters."""
+    def experience(self) -> dict[str, float]:
+        """What is shown and logged of the data path, by the name of the metric."""
         return {}
+
+    @property
+    def step_size(self) -> float | None:
+        """Learning rate of the last update; None where rollout workers tell it."""
+        return None
 
     @property
     def _has_reached_goal(self) -> bool:
@@ -202,7 +207,8 @@ class Learner:
                 "updates": self._updates,
                 "skipped_updates": self._skipped,
                 "losses": {name: value.item() for name, value in self._brought.items()},
-                **self._details(),
+                "experience": self.experience(),
+                "learning_rate": self.step_size,
             },
         )
 

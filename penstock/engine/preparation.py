@@ -1,30 +1,21 @@
-"""What is settled before a run starts: its environment, its device, its best so far, its arena and its replay."""
+"""What is settled before a run starts: its environment, its device, its best so far and its arena."""
 
 from __future__ import annotations
-
-import math
-from pathlib import Path
 
 import torch
 
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError
-from penstock.engine.learner import Start
+from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.engine.weights import BestWeights, weights_nbytes
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
-from penstock.experience.replay import Replay, transition_fields
-from penstock.nn import PolicyNetwork, WeightsLayout
+from penstock.nn import PolicyNetwork
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
-from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
-
-ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
@@ -33,115 +24,22 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     Raises
     ------
     ConfigError
-        A synchronous algorithm wants more segments in a batch than there are lanes.
+        The settings do not fit the algorithm's data path.
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
-    segment_length, slots_per_lane, segments_per_batch, shared_nbytes = 1, 1, 1, 0
-    if isinstance(algorithm, SegmentAlgorithm):
-        shared_nbytes = WeightsLayout(model).nbytes if algorithm.learns_in_workers else 0
-        segment_length, slots_per_lane = algorithm.config.segment_length, _slots_per_lane(algorithm)
-        segments_per_batch = algorithm.config.segments_per_batch
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
-        segment_length=segment_length,
-        slots_per_lane=slots_per_lane,
-        segments_per_batch=segments_per_batch,
+        **data_path(algorithm).numbers(algorithm, model),
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
         state_size=model.state_size,
         weights_nbytes=weights_nbytes(model),
-        shared_nbytes=shared_nbytes,
     )
-
-
-def _slots_per_lane(algorithm: SegmentAlgorithm) -> int:
-    """Segments that there is room for, of each lane.
-
-    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and a slot to write
-    beside: lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another.
-    The share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner
-    keeps the slot of every lane until it has learned, so that nobody can step meanwhile. Who learns from its own
-    segments needs no others.
-    """
-    config = algorithm.config
-    if algorithm.learns_in_workers:
-        return 1
-    if not algorithm.synchronous:
-        lanes_of_others = config.num_lanes - config.num_envs_per_worker or config.num_lanes
-        return 1 + math.ceil(config.segments_per_batch / lanes_of_others)
-    if config.segments_per_batch != config.num_lanes:
-        raise ConfigError(
-            f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
-            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
-            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
-        )
-    return 1
-
-
-def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) -> tuple[Replay, str | None]:
-    """Make the replay of a run, or go on with what is saved of it.
-
-    Parameters
-    ----------
-    algorithm
-        Says what is stored, and how it is drawn.
-    start
-        Where the run starts.
-    saved
-        Directory of the buffer's contents, if they may have been saved.
-
-    Returns
-    -------
-    replay : Replay
-    note : str or None
-        What the user is to be told: the buffer has to be filled again.
-
-    Raises
-    ------
-    MemoryError
-        The buffer does not fit in memory; the message shows the arithmetic.
-    """
-    config, state = algorithm.config, (start.learning or {}).get("replay")
-    buffer = ReplayBuffer(
-        config.buffer_size,
-        transition_fields(algorithm.observation, algorithm.action, td_priorities=algorithm.td_priorities),
-        sampler=algorithm.sampler(),
-        n_step=NStep(config.n_step, config.gamma),
-        seed=config.seed,
-    )
-    limiter = RateLimiter(
-        samples_per_insert=config.updates_per_step * config.batch_size,
-        min_size=config.min_steps,
-        tolerance=config.slack * config.batch_size * (1.0 + ROUNDING),
-    )
-    replay = Replay(
-        buffer, limiter, config.batch_size, config.updates_per_step,
-        reward_scale=config.reward_scale, reward_clip=config.reward_clip, td_priorities=algorithm.td_priorities,
-    )  # fmt: skip
-    if state is None:
-        return replay, None
-    why = "its contents were not saved (save_replay=False)"
-    if config.save_replay and saved is not None:
-        why = f"there is none in {saved}"
-    if config.save_replay and saved is not None and saved.exists():
-        try:
-            buffer.load(saved)
-        except (OSError, ReplayFileError) as error:
-            why = str(error)
-        else:
-            if len(buffer):
-                return replay.going_on(state, start.state.steps), None
-            why = f"what was saved in {saved} holds no transition"
-    note = (
-        f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
-        f"{min(config.min_steps, start.state.steps):,} of them uncounted"
-    )
-    return replay.refilled(start.state.steps), note
 
 
 def resolve_env(config: Config) -> EnvSpec:

@@ -88,7 +88,12 @@ class Progress:
 
     def take_learned(self, report: dict[str, Any]) -> None:
         """Note where the learner stands."""
-        self.learned = {**self.learned, **report, **self._learned_in_workers}
+        in_workers = self._learned_in_workers
+        self.learned = {
+            **report,
+            **in_workers,
+            "experience": in_workers.get("experience", {}) | report["experience"],
+        }
         self.steps = report["steps"]
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
@@ -96,13 +101,12 @@ class Progress:
     def take_learned_in_worker(self, report: dict[str, Any]) -> None:
         """Note what a worker that learns itself says of it: losses are the last one's, policy lag is all workers'."""
         self._by_worker[report["worker"]] = report
-        lags = {name: [each[name] for each in self._by_worker.values()] for name in ("lag_min", "lag_mean", "lag_max")}
+        lowest, means, highest = zip(*(each["lag"] for each in self._by_worker.values()), strict=True)
+        lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
         self._learned_in_workers = {
             "losses": report["losses"],
             "learning_rate": report["learning_rate"],
-            "lag_min": min(lags["lag_min"]),
-            "lag_mean": float(np.mean(lags["lag_mean"])),
-            "lag_max": max(lags["lag_max"]),
+            "experience": {f"policy_lag/{name}": value for name, value in lag.items()},
         }
 
     def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
@@ -201,7 +205,6 @@ class Progress:
             seconds=self.seconds,
             steps_per_second=self.steps_per_second,
             frame_skip=self._frame_skip,
-            masked_steps=learned.get("masked_steps", 0),
             episodes=self.episodes,
             mean_return=self.mean_return,
             mean_length=self.mean_length,
@@ -212,11 +215,7 @@ class Progress:
             updates=learned.get("updates", 0),
             version=learned.get("version", 0),
             losses=learned.get("losses", {}),
-            policy_lag_min=learned.get("lag_min", 0.0),
-            policy_lag_mean=learned.get("lag_mean", 0.0),
-            policy_lag_max=learned.get("lag_max", 0.0),
-            replay_rows=learned.get("replay_rows"),
-            updates_per_step=learned.get("updates_per_step"),
+            experience=learned.get("experience", {}),
             skipped_updates=learned.get("skipped_updates", 0),
             restarts=self.restarts,
             real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,

@@ -133,14 +133,17 @@ class ReplayLearner(Learner):
                 self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report("note", text))
             except (OSError, ReplayFileError) as problem:
                 error = problem
-            self._report("replay_saved", (number, error))
+            self._report("contents_saved", (number, error))
 
     def _weights_set(self) -> None:
         self._algorithm.restart_target(self._model)
 
-    def _details(self) -> dict[str, Any]:
-        return {
-            "replay_rows": len(self._replay.buffer),
-            "updates_per_step": self._replay.measured_ratio,
-            "learning_rate": next(iter(self._algorithm.optimizers.values())).param_groups[0]["lr"],
-        }
+    def experience(self) -> dict[str, float]:
+        """Transitions in the buffer, and updates made for each step."""
+        return {"replay/rows": len(self._replay.buffer), "replay/updates_per_step": self._replay.measured_ratio}
+
+    @property
+    def step_size(self) -> float:
+        """That of the first of the algorithm's optimisers."""
+        rate: float = next(iter(self._algorithm.optimizers.values())).param_groups[0]["lr"]
+        return rate

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.replay import Replay
 from penstock.ipc import Doorbell
 
 if TYPE_CHECKING:
     from penstock.algorithms.base import Algorithm
     from penstock.engine.learner import LearnerState
+    from penstock.engine.paths import DataPath
     from penstock.engine.weights import MakeWeights
 
 Report = Callable[[str, Any], None]
@@ -88,15 +88,8 @@ class RolloutRole:
         """Make the rollout worker and its lanes."""
         if self.algorithm is None:
             return RolloutWorker(self.rollout, arena, report, None)
-        from penstock.algorithms.segment import SegmentAlgorithm
-        from penstock.engine.hogwild import ActorLearner
-        from penstock.engine.inference import Inference
-
-        if isinstance(self.algorithm, SegmentAlgorithm) and self.algorithm.learns_in_workers:
-            both = ActorLearner(arena, self.algorithm, self.rollout.worker, report)
-            return RolloutWorker(self.rollout, arena, report, both, both)
-        inference = Inference(arena, self.algorithm, "cpu", self.rollout.replay)
-        return RolloutWorker(self.rollout, arena, report, inference)
+        actor = self.rollout.path.actor(arena, self.algorithm, self.rollout.worker, report)
+        return RolloutWorker(self.rollout, arena, report, actor)
 
 
 @dataclass(frozen=True)
@@ -104,9 +97,9 @@ class PolicyRole:
     """The policy worker."""
 
     algorithm: Algorithm
+    path: DataPath
     index: int
     num_threads: int
-    replay: Replay | None = None
     name: str = "policy-0"
 
     def build(self, arena: ExperienceArena, report: Report) -> Role:
@@ -114,7 +107,7 @@ class PolicyRole:
         from penstock.engine.inference import Inference
         from penstock.engine.policy_worker import PolicyWorker
 
-        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device, self.replay))
+        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device, self.path))
 
 
 @dataclass(frozen=True)
@@ -122,36 +115,27 @@ class LearnerRole:
     """The learner."""
 
     algorithm: Algorithm
+    path: DataPath
     state: LearnerState
     learning: dict[str, Any] | None
     index: int
     num_threads: int
-    replay: Replay | None = None
     name: str = "learner"
 
     def build(self, arena: ExperienceArena, report: Report, weights: MakeWeights | None = None) -> Role:
-        """Make the learner of the algorithm's kind of experience, its model and its optimisers.
+        """Make the learner of the algorithm's data path, its model and its optimisers.
 
         Parameters
         ----------
         weights
             By which way its weights are published; None: by the arena's block.
         """
-        from penstock.algorithms.replay import ReplayAlgorithm
-        from penstock.algorithms.segment import SegmentAlgorithm
-        from penstock.engine.hogwild_learner import HogwildLearner
-        from penstock.engine.replay_learner import ReplayLearner
-        from penstock.engine.segment_learner import SegmentLearner
         from penstock.engine.weights import through_block
 
         begin_on(self.algorithm.config.device)
-        weights = weights or through_block
-        if isinstance(self.algorithm, SegmentAlgorithm) and self.algorithm.learns_in_workers:
-            return HogwildLearner(self.algorithm, arena, self.state, report)
-        if isinstance(self.algorithm, SegmentAlgorithm):
-            return SegmentLearner(self.algorithm, arena, self.state, self.learning, report, weights)
-        assert isinstance(self.algorithm, ReplayAlgorithm) and self.replay is not None
-        return ReplayLearner(self.algorithm, arena, self.state, self.learning, report, self.replay, weights)
+        return self.path.learner(
+            arena, self.algorithm, self.state, self.learning, report, weights or through_block
+        )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,58 +14,25 @@ from penstock.engine.noise import NoiseStreams
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.replay import Replay
-from penstock.experience.segments import OwnSegmentWriter, SegmentWriter
-from penstock.experience.transitions import TransitionWriter
 from penstock.ipc import fence, gather
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.base import Actor, DataPath
 
 Report = Callable[[str, Any], None]
 REPORT_INTERVAL = 0.1  # seconds
 
 
-class ExperienceWriter(Protocol):
-    """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
-
-    waits_for: str
-    is_open: bool
-
-    @property
-    def rows(self) -> np.ndarray: ...
-
-    def open(self) -> bool: ...
-
-    def restart_if_fenced(self) -> None: ...
-
-    def record(self) -> None: ...
-
-
-class Learns(Protocol):
-    """Whoever learns from a worker's own segments on the spot."""
-
-    def is_wanted(self) -> bool: ...
-
-    def learn(self, slots: np.ndarray) -> bool: ...
-
-
-class Infers(Protocol):
-    """Whoever answers requests on the spot."""
-
-    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None: ...
-
-
 @dataclass(frozen=True)
 class RolloutSpec:
-    """What a rollout worker is told: plain data, never an algorithm's config.
-
-    With `replay` it writes transitions into that; without, segments into the arena's slots.
-    """
+    """What a rollout worker is told: plain data, never an algorithm's config."""
 
     worker: int
     env: EnvSpec
+    path: DataPath
     seed: int
     incarnation: int
     num_threads: int
-    replay: Replay | None = None
 
 
 class RolloutWorker:
@@ -79,10 +46,8 @@ class RolloutWorker:
         The run's arena.
     report
         Called with ("episodes", list of (return, length)) and ("metrics", dict) now and then.
-    inference
+    actor
         Answers requests at once (local inference); None: a policy worker will.
-    learner
-        Learns from full segments at once; None: they go to the learner.
     """
 
     ACTIVITIES = (
@@ -95,15 +60,14 @@ class RolloutWorker:
         spec: RolloutSpec,
         arena: ExperienceArena,
         report: Report,
-        inference: Infers | None,
-        learner: Learns | None = None,
+        actor: Actor | None,
     ) -> None:
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges[spec.worker], self.ACTIVITIES)
         shape = arena.shape
         self._groups = [
-            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, inference, learner)
+            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, actor)
             for i in range(shape.num_groups)
         ]
         self._next_report = 0.0
@@ -149,8 +113,7 @@ class LaneGroup:
         arena: ExperienceArena,
         number: int,
         clock: Clock,
-        inference: Infers | None,
-        learner: Learns | None,
+        actor: Actor | None,
     ) -> None:
         shape = arena.shape
         first_lane = number * shape.group_size
@@ -162,9 +125,8 @@ class LaneGroup:
         self._number = number
         self._arena = arena
         self._clock = clock
-        self._inference = inference
-        self._learner = learner
-        self.writer = self._make_writer(spec, first_lane)
+        self._actor = actor
+        self.writer = spec.path.writer(arena, spec.worker, self.lanes, first_lane, actor, clock)
         self._noise = NoiseStreams(
             shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
             seed=spec.seed, incarnation=spec.incarnation,
@@ -173,19 +135,6 @@ class LaneGroup:
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
         self.is_waiting_for_actions = False
         self.lanes.reset()
-
-    def _make_writer(self, spec: RolloutSpec, first_lane: int) -> ExperienceWriter:
-        place = self._arena, spec.worker, self.lanes, first_lane
-        if spec.replay is not None:
-            return TransitionWriter(*place, spec.replay)
-        if self._learner is not None:
-            return OwnSegmentWriter(*place, is_wanted=self._learner.is_wanted, learn=self._learn)
-        return SegmentWriter(*place)
-
-    def _learn(self, slots: np.ndarray) -> bool:
-        assert self._learner is not None
-        self._clock.switch("learn")
-        return self._learner.learn(slots)
 
     def poll(self) -> bool:
         """Step if the actions are there, then ask for the next ones; False if neither was possible.
@@ -200,7 +149,7 @@ class LaneGroup:
         if not self.writer.is_open and not self.writer.open():
             return has_stepped
         self._ask()
-        if self._inference is not None:
+        if self._actor is not None:
             self._step()
         return True
 
@@ -219,13 +168,13 @@ class LaneGroup:
         arena.request_rows[number] = self.writer.rows
         arena.noise[number] = self._noise.draw()
         request = int(arena.asked[number]) + 1
-        if self._inference is None:
+        if self._actor is None:
             fence()
             arena.asked[number] = request
             arena.policy_bell.ring()
         else:
             self._clock.switch("infer")
-            self._inference.answer(np.array([number]), np.array([request]))
+            self._actor.answer(np.array([number]), np.array([request]))
             arena.asked[number] = request
             arena.answered[number] = request
         self.is_waiting_for_actions = True

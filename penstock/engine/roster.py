@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config
 from penstock.engine.device_roles import DeviceRole
 from penstock.engine.evaluator import Evaluator
 from penstock.engine.learner import Learner, Start
+from penstock.engine.paths import DataPath, data_path
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.roles import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
-from penstock.experience.replay import Replay
 from penstock.ipc import whole_cores
 
 ACTIVITIES = {
@@ -27,7 +26,7 @@ ACTIVITIES = {
 
 
 def role_specs(
-    algorithm: Algorithm, env: EnvSpec, shape: RunShape, start: Start, replay: Replay | None = None
+    algorithm: Algorithm, env: EnvSpec, shape: RunShape, start: Start, path: DataPath
 ) -> list[RoleSpec]:
     """Decide which roles a run has, in the order in which the serial backend polls them.
 
@@ -39,19 +38,19 @@ def role_specs(
         The run's numbers.
     start
         Where the run starts.
-    replay
-        Its replay, if it learns from one.
+    path
+        The way of its experience.
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
-    policy_threads, learner_threads = _share_threads(config, shape.num_workers, is_central)
+    policy_threads, learner_threads = share_threads(config, shape.num_workers, is_central)
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     specs: list[RoleSpec] = [
-        RolloutRole(RolloutSpec(i, env, config.seed, start.state.version, 1, replay), None if is_central else algorithm)
+        RolloutRole(RolloutSpec(i, env, path, config.seed, start.state.version, 1), None if is_central else algorithm)
         for i in range(shape.num_workers)
     ]
-    policy = PolicyRole(algorithm, shape.num_workers, policy_threads, replay)
-    learner = LearnerRole(algorithm, start.state, start.learning, shape.num_workers + 1, learner_threads, replay)
+    policy = PolicyRole(algorithm, path, shape.num_workers, policy_threads)
+    learner = LearnerRole(algorithm, path, start.state, start.learning, shape.num_workers + 1, learner_threads)
     if is_central and shares_device(config):
         specs.append(DeviceRole(learner, policy))
     else:
@@ -62,7 +61,7 @@ def role_specs(
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
     """Whether a policy worker infers; "auto": on a GPU, and on a CPU whoever steps the lanes does."""
-    if isinstance(algorithm, SegmentAlgorithm) and algorithm.learns_in_workers:
+    if data_path(algorithm).workers_learn:
         return False
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu"
@@ -74,7 +73,7 @@ def shares_device(config: Config) -> bool:
     return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
-def _share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[int, int]:
+def share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[int, int]:
     """Threads of policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1

@@ -84,7 +84,7 @@ class SegmentLearner(Learner):
             self._arena.release(slots)
         self._clock.switch("learn")
         learned = int(batch.learn.sum())
-        metrics = self._learn(batch) if learned else {}
+        metrics = self.learn(batch) if learned else {}
         self._steps += learned
         self._masked += len(lag) - learned
         self._lag = lag
@@ -104,15 +104,21 @@ class SegmentLearner(Learner):
         """Let go of the arena."""
         self._reader.close()
 
-    def _details(self) -> dict[str, Any]:
-        lag = self._lag
+    def experience(self) -> dict[str, float]:
+        """Policy lag of the last batch, and how many steps were not learned from."""
+        lag = self._lag.float() if len(self._lag) else torch.zeros(1)
         return {
+            "policy_lag/min": lag.min().item(),
+            "policy_lag/mean": lag.mean().item(),
+            "policy_lag/max": lag.max().item(),
             "masked_steps": self._masked,
-            "lag_min": lag.min().item() if len(lag) else 0.0,
-            "lag_mean": lag.float().mean().item() if len(lag) else 0.0,
-            "lag_max": lag.max().item() if len(lag) else 0.0,
-            "learning_rate": self._optimizer.param_groups[0]["lr"],
         }
+
+    @property
+    def step_size(self) -> float:
+        """The optimiser's."""
+        rate: float = self._optimizer.param_groups[0]["lr"]
+        return rate
 
     def _collect(self) -> None:
         """Take hold of full slots; those of an earlier run epoch go straight back."""
@@ -130,7 +136,7 @@ class SegmentLearner(Learner):
         rows = slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)
         return int(self._arena.columns["valid"][rows].sum())
 
-    def _learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of what the loss reports."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)

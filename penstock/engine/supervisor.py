@@ -21,6 +21,7 @@ from penstock.engine.hangs import HangWatch
 from penstock.engine.launcher import LauncherDied
 from penstock.engine.learner import LearningDiverged, Start
 from penstock.engine.local import STOP_SECONDS, LocalBackend
+from penstock.engine.paths import DataPath
 from penstock.engine.policy import specs_to_json
 from penstock.engine.process import Failure
 from penstock.engine.progress import Progress
@@ -31,12 +32,11 @@ from penstock.engine.weights import Best
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.replay import Replay
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 
 SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
-SAVE_REPLAY_SECONDS = 600.0  # what it has for the contents of a replay buffer, at the end of a run
+SAVE_CONTENTS_SECONDS = 600.0  # what it has for what is saved apart, at the end of a run
 FAREWELL_SECONDS = 3.0  # the same, when the run is failing
 
 
@@ -59,10 +59,10 @@ class Supervisor:
         The run's arena, holding the weights to start from, and the best of a run that goes on.
     start
         Where the run starts.
+    path
+        The way of its experience.
     run_directory
         Where it is written; None: nowhere.
-    replay
-        What it learns from, if not from segments.
     notes
         What the user is to be told first.
     best_weights
@@ -76,8 +76,8 @@ class Supervisor:
         frame_skip: int,
         arena: ExperienceArena,
         start: Start,
+        path: DataPath,
         run_directory: RunDirectory | None,
-        replay: Replay | None = None,
         notes: Sequence[str] = (),
         *,
         best_weights: Callable[[], Best | None],
@@ -88,7 +88,7 @@ class Supervisor:
         self._env = env
         self._arena = arena
         self._run_directory = run_directory
-        specs = role_specs(algorithm, env, arena.shape, start, replay)
+        specs = role_specs(algorithm, env, arena.shape, start, path)
         backend = SerialBackend if config.backend == "serial" else LocalBackend
         self.backend: SerialBackend | LocalBackend = backend(
             arena, specs, self._handle, Restarts(forgive_environments=config.on_env_error == "restart")
@@ -111,8 +111,8 @@ class Supervisor:
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._saves_asked = 0
         self._saved: dict[int, Exception | None] = {}
-        self._saves_replay = replay is not None and replay.saved_at is not None
-        self._replay_saved = 0
+        self._saves_apart = path.saves_apart
+        self._contents_saved = 0
         self._weights_set = False
         self._failure: tuple[str, Failure] | None = None
         self._interrupted = threading.Event()
@@ -282,8 +282,8 @@ class Supervisor:
         """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
         if self._run_directory is not None:
             self._save(self._run_directory.checkpoints, SAVE_SECONDS)
-            if self._saves_replay:
-                self._turn_until(lambda: self._replay_saved >= self._saves_asked, SAVE_REPLAY_SECONDS)
+            if self._saves_apart:
+                self._turn_until(lambda: self._contents_saved >= self._saves_asked, SAVE_CONTENTS_SECONDS)
 
     def _request_save(self, destination: CheckpointStore | str) -> bool:
         self._saves_asked += 1
@@ -303,8 +303,8 @@ class Supervisor:
         if error is not None:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
-    def _take_replay_saved(self, number: int, error: Exception | None) -> None:
-        self._replay_saved = number
+    def _take_contents_saved(self, number: int, error: Exception | None) -> None:
+        self._contents_saved = number
         if error is not None:
             self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
 
@@ -354,8 +354,8 @@ class Supervisor:
             self.evaluations.take(payload)
         elif kind == "saved":
             self._take_saved(*payload)
-        elif kind == "replay_saved":
-            self._take_replay_saved(*payload)
+        elif kind == "contents_saved":
+            self._take_contents_saved(*payload)
         elif kind == "weights_set":
             self._weights_set = True
         elif kind == "note":

@@ -16,22 +16,14 @@ from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.base import Algorithm
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
-from penstock.engine import hogwild, launcher
+from penstock.engine import launcher
 from penstock.engine.chronicle import OnUpdate
 from penstock.engine.evaluation import Evaluation, evaluate_model
 from penstock.engine.interruption import interruption
 from penstock.engine.learner import LearnerState, Start
-from penstock.engine.preparation import (
-    go_on_from_best,
-    make_replay,
-    note_of_precision,
-    require_device,
-    resolve_env,
-    run_shape,
-)
+from penstock.engine.paths import data_path
+from penstock.engine.preparation import go_on_from_best, note_of_precision, require_device, resolve_env, run_shape
 from penstock.engine.supervisor import Supervisor, TrainingFailed
 from penstock.engine.weights import Best, BestWeights, SharedWeights
 from penstock.envs.making import probe
@@ -228,27 +220,24 @@ class Trainer:
         self._algorithm = algorithm(config, observation, action)
         self._model = self._build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
-        replay, refill = None, None
-        if isinstance(self._algorithm, ReplayAlgorithm):
-            replay, refill = make_replay(self._algorithm, start, None if run is None else run.replay_path)
+        path, refill = data_path(algorithm).open(self._algorithm, start, None if run is None else run.replay_path)
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)
         self._best_weights = BestWeights(self._arena.best_weights)
         if run is not None:
             go_on_from_best(run, self._best_weights, self._build_model())
-        if isinstance(self._algorithm, SegmentAlgorithm) and self._algorithm.learns_in_workers:
-            hogwild.begin(self._algorithm, self._arena, self._model, start.state, start.learning)
+        path.begin(self._arena, self._algorithm, self._model, start)
         if run is None and config.run_dir is not None:
             run = RunDirectory.create(
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()
             )
         self._run_directory = run
-        if replay is not None and run is not None and self._algorithm.config.save_replay:
-            replay = replace(replay, saved_at=run.replay_path)
+        if run is not None:
+            path = path.kept_in(run, config)
         notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
         self._supervisor = Supervisor(
-            self._algorithm, self._env, frame_skip, self._arena, start, run, replay, notes,
+            self._algorithm, self._env, frame_skip, self._arena, start, path, run, notes,
             best_weights=self._load_best,
         )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began

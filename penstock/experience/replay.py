@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ import numpy as np
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.replay import Field, RateLimiter, ReplayBuffer
+
+FirstPriorities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""Called with reward, discount, value and next_value of new transitions, each float32 ``[N]``; returns priorities,
+``[N]``, not finite where none is known. It imports no torch."""
 
 SHARED_FROM = 1024  # bytes of an observation from which on frames are compared, to lie in memory once
 
@@ -25,7 +29,7 @@ class Replay:
     Attributes
     ----------
     buffer
-        Transitions: obs, action, reward, next_obs, discount, and with `td_priorities` value and next_value.
+        Transitions: obs, action, reward, next_obs, discount, and with `first_priorities` value and next_value.
     limiter
         In samples per step. It counts the steps of all rollout workers and the samples of the learner.
     batch_size, updates_per_step
@@ -40,8 +44,8 @@ class Replay:
         Batches learned from by then, since the limiter began to count.
     reward_scale, reward_clip
         What is stored of a reward: ``clip(reward * scale, -clip, clip)``.
-    td_priorities
-        Rollout workers give new transitions the priority that their own values call for.
+    first_priorities
+        Finds the priorities that rollout workers give new transitions; None: the largest so far.
     """
 
     buffer: ReplayBuffer
@@ -54,7 +58,7 @@ class Replay:
     batches_before: int = 0
     reward_scale: float = 1.0
     reward_clip: float | None = None
-    td_priorities: bool = False
+    first_priorities: FirstPriorities | None = None
 
     @property
     def steps_taken(self) -> int:
@@ -107,7 +111,7 @@ class Replay:
         return self.limiter.ratio / self.batch_size
 
 
-def transition_fields(observation: ObservationSpec, action: ActionSpec, *, td_priorities: bool) -> dict[str, Field]:
+def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_values: bool) -> dict[str, Field]:
     """Fields of a transition. Large observations lie in memory once; stacks of frames, frame by frame."""
     shape, dtype = observation.shape, observation.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
@@ -119,4 +123,4 @@ def transition_fields(observation: ObservationSpec, action: ActionSpec, *, td_pr
         "reward": number,
         "next_obs": Field(shape, dtype, next_of="obs"),
     }
-    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if td_priorities else {})
+    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if with_values else {})

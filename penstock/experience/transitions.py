@@ -45,7 +45,7 @@ class TransitionWriter:
         self._replay = replay
         self._writer = replay.buffer.writer(lanes.num_lanes)
         self._columns = {name: arena.columns[name] for name in ("obs", "action")}
-        if replay.td_priorities:
+        if replay.first_priorities is not None:
             self._columns["value"] = arena.columns["value"]
         self._step = {
             name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
@@ -100,7 +100,7 @@ class TransitionWriter:
         if lanes.finals.size:
             lanes.write_finals(step["next_obs"], lanes.finals)
         signals = {"terminated": lanes.terminated, "truncated": lanes.truncated, "mask": lanes.valid}
-        if replay.td_priorities:
+        if replay.first_priorities is not None:
             self._held = {name: array.copy() for name, array in signals.items()} | {"finals": lanes.finals.copy()}
         else:
             self._writer.add(**step, **signals)
@@ -115,12 +115,11 @@ class TransitionWriter:
     def _write_held(self) -> None:
         """Write the step before, now that the values of what it led to are known, with the priorities they call for.
 
-        Ape-X (arXiv:1803.00933): new transitions begin with the absolute temporal difference under the values of the
-        worker that wrote them, ``|R + discount * max_a q(o', a) - q(o, a)|``. Where an episode was truncated and the
-        next one shown at once, no value of the final observation is known: such transitions begin with the largest
-        priority, as all do without this.
+        Where an episode was truncated and the next one shown at once, no value of the final observation is known: such
+        transitions begin with the largest priority, as all do without this.
         """
-        assert self._held is not None
+        first_priorities = self._replay.first_priorities
+        assert self._held is not None and first_priorities is not None
         held, self._held = self._held, None
         finals = held.pop("finals")
         next_value = self.arena.columns["max_value"][self.rows]
@@ -129,6 +128,6 @@ class TransitionWriter:
         buffer = self._replay.buffer
         with suppress(KeyError):  # overwritten already: there is nothing to set
             rows = buffer.get(self._writer.written, fields=("reward", "value", "next_value"))
-            priorities = np.abs(rows["reward"] + rows["discount"] * rows["next_value"] - rows["value"])
+            priorities = first_priorities(rows["reward"], rows["discount"], rows["value"], rows["next_value"])
             known = np.isfinite(priorities)
             buffer.update_priorities(rows["ids"][known], priorities[known])

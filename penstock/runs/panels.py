@@ -16,6 +16,9 @@ from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
+_KNOWN = (
+    "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
+)  # fmt: skip
 _LEAST_SHARE = 0.005
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
@@ -65,9 +68,9 @@ def plain_line(status: Status) -> str:
         target = "" if status.target_return is None else f" of {number(status.target_return)}"
         shown = evaluated(status.eval_return, status.eval_unfinished, status.target_return)
         parts.append(f"eval {shown}{target}")
-    if status.replay_rows is None:
+    if "policy_lag/mean" in status.experience:
         parts.append(f"lag {status.policy_lag_mean:.1f}")
-    elif status.updates_per_step is not None:
+    if status.updates_per_step is not None:
         parts.append(f"{number(status.updates_per_step)} updates/step")
     for label, count in (
         ("masked", status.masked_steps),
@@ -176,16 +179,20 @@ def _throughput(status: Status) -> Table:
     if status.frame_skip > 1:
         rows.add_row("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}")
     rows.add_row("learned from", f"{status.steps:,} steps")
-    if status.replay_rows is None:
+    experience = status.experience
+    if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
         share = status.masked_steps / seen if seen else 0.0
         rows.add_row("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", "yellow" if share > 0.01 else ""))
-        rows.add_row("updates", f"{status.updates:,}")
+    ratio = status.updates_per_step
+    rows.add_row("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step"))
+    if "policy_lag/mean" in experience:
         rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
-    else:
-        per_step = "-" if status.updates_per_step is None else f"{number(status.updates_per_step)} per step"
-        rows.add_row("updates", f"{status.updates:,}, {per_step}")
+    if status.replay_rows is not None:
         rows.add_row("replay", f"{status.replay_rows:,} transitions")
+    for name, value in experience.items():
+        if name not in _KNOWN:
+            rows.add_row(name.replace("_", " ").replace("/", " "), number(value))
     if status.skipped_updates:
         rows.add_row("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow"))
     if status.restarts:

@@ -38,8 +38,6 @@ class Status:
     steps_per_second: float = 0.0
     """Recent rate of steps learned from."""
     frame_skip: int = 1
-    masked_steps: int = 0
-    """Steps that were not learned from: too stale, fenced off by other weights, or of the burn-in."""
 
     episodes: int = 0
     mean_return: float | None = None
@@ -57,13 +55,9 @@ class Status:
     updates: int = 0
     version: int = 0
     losses: Mapping[str, float] = field(default_factory=dict)
-    policy_lag_min: float = 0.0
-    policy_lag_mean: float = 0.0
-    policy_lag_max: float = 0.0
-    replay_rows: int | None = None
-    """Transitions in the replay buffer; None where there is none."""
-    updates_per_step: float | None = None
-    """Updates made for each step since the first update, in learning from replay."""
+    experience: Mapping[str, float] = field(default_factory=dict)
+    """What the algorithm's data path says of the experience learned from, by the name of the metric: "policy_lag/mean",
+    "masked_steps", "replay/rows" and others."""
     skipped_updates: int = 0
     """Updates left out because loss or gradient was not finite."""
     restarts: int = 0
@@ -82,3 +76,34 @@ class Status:
     """Why, in a few words, e.g. "busy 97 % of the time, mostly env"."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the environment or the user reports."""
+
+    @property
+    def policy_lag_min(self) -> float:
+        """Smallest policy lag of a step in the last batch; 0 where there is none."""
+        return self.experience.get("policy_lag/min", 0.0)
+
+    @property
+    def policy_lag_mean(self) -> float:
+        """Mean policy lag of the last batch's steps; 0 where there is none."""
+        return self.experience.get("policy_lag/mean", 0.0)
+
+    @property
+    def policy_lag_max(self) -> float:
+        """Largest policy lag of a step in the last batch; 0 where there is none."""
+        return self.experience.get("policy_lag/max", 0.0)
+
+    @property
+    def masked_steps(self) -> int:
+        """Steps that were not learned from: too stale, fenced off by other weights, or of the burn-in."""
+        return int(self.experience.get("masked_steps", 0))
+
+    @property
+    def replay_rows(self) -> int | None:
+        """Transitions in the replay buffer; None where there is none."""
+        rows = self.experience.get("replay/rows")
+        return None if rows is None else int(rows)
+
+    @property
+    def updates_per_step(self) -> float | None:
+        """Updates made for each step since the first update; None where nothing is learned from replay."""
+        return self.experience.get("replay/updates_per_step")

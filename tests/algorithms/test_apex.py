@@ -8,7 +8,8 @@ from penstock.algorithms.apex import ApeX
 from penstock.config import ConfigError, make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import Start
-from penstock.engine.preparation import make_replay, run_shape
+from penstock.engine.paths.replay import ReplayPath, make_replay
+from penstock.engine.preparation import run_shape
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
@@ -93,8 +94,8 @@ def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_fin
     given: dict[int, float] = {}
     replay.buffer.update_priorities = lambda ids, values: given.update(zip(ids.tolist(), values.tolist(), strict=True))
     worker = RolloutWorker(
-        RolloutSpec(0, env, config.seed, 0, 1, replay), arena, lambda *report: None,
-        Inference(arena, algorithm, "cpu", replay),
+        RolloutSpec(0, env, ReplayPath(replay), config.seed, 0, 1), arena, lambda *report: None,
+        Inference(arena, algorithm, "cpu", ReplayPath(replay)),
     )  # fmt: skip
     for _ in range(60):
         assert worker.poll()

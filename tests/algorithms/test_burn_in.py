@@ -67,5 +67,5 @@ def test_steps_of_burn_in_are_not_learned_from_and_counted_as_such():
     run, learner = a_run(APPO, memory="gru", burn_in=3)
     report = run.learn_once(learner)
     segments = 32 // 8
-    assert (report["steps"], report["masked_steps"]) == (segments * 5, segments * 3)
+    assert (report["steps"], report["experience"]["masked_steps"]) == (segments * 5, segments * 3)
     run.close()

@@ -13,7 +13,7 @@ from penstock.algorithms.base import Request
 from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.config import make_config
 from penstock.engine.learner import Start
-from penstock.engine.preparation import make_replay
+from penstock.engine.paths.replay import make_replay
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_

@@ -16,6 +16,7 @@ from penstock.algorithms.segment import Metrics, SegmentAlgorithm
 from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import LearnerState
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
@@ -64,11 +65,12 @@ class Collecting:
         self.weights.publish(FIRST_VERSION, 0)
         self.reports: list[tuple[str, Any]] = []
         is_central = infers_centrally(config.inference, self.algorithm)
-        inference = Inference(self.arena, self.algorithm, "cpu")
+        inference = Inference(self.arena, self.algorithm, "cpu", SegmentPath())
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(
-                RolloutSpec(i, self.env, config.seed, 0, 1), self.arena, self.report, None if is_central else inference
+                RolloutSpec(i, self.env, SegmentPath(), config.seed, 0, 1), self.arena, self.report,
+                None if is_central else inference,
             )
             for i in range(config.workers)
         ]

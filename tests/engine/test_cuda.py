@@ -9,6 +9,7 @@ from penstock.algorithms.dqn import DQN
 from penstock.engine.device_inference import DeviceInference, Staging
 from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
 from penstock.engine.inference import Inference
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
@@ -50,7 +51,7 @@ def exact():
 
 def on_gpu(algorithm=Recording, **settings):
     run = Collecting(algorithm, inference="central", **settings)
-    inference = DeviceInference(run.arena, run.algorithm, "cuda", run.report)
+    inference = DeviceInference(run.arena, run.algorithm, "cuda", SegmentPath(), run.report)
     run.policy_worker = PolicyWorker(run.arena, inference)
     return run, inference
 
@@ -93,7 +94,7 @@ def test_a_graph_answers_with_the_weights_of_now():
 
 def test_bfloat16_graphs_answer_what_bfloat16_answers_operation_by_operation():
     run, inference = on_gpu(Recording, num_groups=1, precision="bfloat16", hidden_sizes=(64, 64))
-    plain = Inference(run.arena, run.algorithm, "cuda")
+    plain = Inference(run.arena, run.algorithm, "cuda", SegmentPath())
     run.workers[0].poll()
     rows, answers = run.arena.request_rows[0], []
     for one in (inference, inference, plain):

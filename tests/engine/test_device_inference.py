@@ -11,6 +11,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.base import Request
 from penstock.engine.device_inference import DeviceInference, Staging, WatchedRequest
 from penstock.engine.inference import Inference
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
 from tests.engine.collecting import Collecting, Repeating
 from tests.envs.masked import MaskedEnv
@@ -35,7 +36,7 @@ class Scheduled(APPO):
 
 
 def device_inference(run):
-    return DeviceInference(run.arena, run.algorithm, "cpu", run.report)
+    return DeviceInference(run.arena, run.algorithm, "cpu", SegmentPath(), run.report)
 
 
 def capturing(inference):
@@ -146,7 +147,7 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    inference, plain = capturing(device_inference(run)), Inference(run.arena, run.algorithm, "cpu")
+    inference, plain = capturing(device_inference(run)), Inference(run.arena, run.algorithm, "cpu", SegmentPath())
     for worker in run.workers:
         worker.poll()
     for groups in ([0], [0, 1]):

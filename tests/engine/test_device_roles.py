@@ -15,6 +15,7 @@ from penstock.config import make_config
 from penstock.engine import clock, roster
 from penstock.engine.device_roles import Companion, DeviceRole, Pair, parts_of
 from penstock.engine.learner import LearnerState, Start
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer, TrainingFailed
@@ -87,7 +88,7 @@ def test_a_precision_that_torch_does_not_name_stays():
 
 def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_process):
     run = Collecting(APPO, inference="central", num_workers=2)
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
     assert [spec.name for spec in specs] == ["rollout-0", "rollout-1", "learner", "evaluator"]
     assert isinstance(specs[2], DeviceRole)
     parts = parts_of(specs)
@@ -98,7 +99,7 @@ def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_pr
 
 def test_without_a_policy_worker_there_is_nothing_to_share(one_process):
     run = Collecting(APPO, inference="local")
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
     assert [type(spec) for spec in specs][1] is LearnerRole
     run.close()
 
@@ -182,7 +183,7 @@ def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_proc
     from penstock.engine.restarts import Restarts
 
     run = Collecting(APPO, inference="central")
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start())
+    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
     backend = LocalBackend(run.arena, specs, lambda *_: None, Restarts(False))
     backend._processes = {spec.name: Process(spec, 0, None) for spec in specs[1:]}
     dead = Replacement(specs[0], 0.0, deaths=1)
@@ -284,9 +285,9 @@ def test_a_companion_that_cannot_be_made_says_so_at_once():
 def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learners_weights():
     run = Collecting(APPO, inference="central", num_groups=1)
     shape = run.arena.shape
-    policy = PolicyRole(run.algorithm, shape.num_workers, 1)
+    policy = PolicyRole(run.algorithm, SegmentPath(), shape.num_workers, 1)
     state = LearnerState(version=FIRST_VERSION)
-    pair = DeviceRole(LearnerRole(run.algorithm, state, None, shape.num_workers + 1, 1), policy).build(
+    pair = DeviceRole(LearnerRole(run.algorithm, SegmentPath(), state, None, shape.num_workers + 1, 1), policy).build(
         run.arena, run.report
     )
     run.workers[0].poll()

@@ -21,6 +21,7 @@ from penstock.cli import main
 from penstock.engine import evaluations, hangs, launcher, local, policy_worker, restarts
 from penstock.engine.evaluation import EVALUATION_LANES
 from penstock.engine.local import LocalBackend
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.restarts import Restarts
 from penstock.engine.roles import RolloutRole
 from penstock.engine.rollout_worker import RolloutSpec
@@ -124,7 +125,7 @@ def test_a_policy_worker_that_has_seen_a_death_answers_no_request_from_before_it
     # Between two words of the one, at its fence, the other has its turn.
     monkeypatch.setattr(launcher, "take", lambda: None)
     run = Collecting(PPO, inference="central", num_groups=1)
-    worker = RolloutRole(RolloutSpec(0, run.env, 0, 0, 1), None)
+    worker = RolloutRole(RolloutSpec(0, run.env, SegmentPath(), 0, 0, 1), None)
     backend = LocalBackend(run.arena, [worker], run.report, Restarts(False))
     run.workers[0].poll()
     assert run.arena.asked.tolist() == [1]

@@ -6,6 +6,7 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.inference import Inference
+from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import Control
 from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
 
@@ -122,10 +123,10 @@ def test_batches_of_different_sizes_in_turn_are_answered_as_each_by_itself():
     for _ in range(3):
         run.poll()
     run.workers[0].poll()
-    arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu")
+    arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu", SegmentPath())
     for groups in ([0, 1], [1], [0, 1], [0], [1], [1, 0]):
         answers = []
-        for answering in (inference, Inference(run.arena, run.algorithm, "cpu")):
+        for answering in (inference, Inference(run.arena, run.algorithm, "cpu", SegmentPath())):
             arena.columns["log_prob"].fill(-7.0)
             answering.answer(np.array(groups), arena.asked[groups])
             answers.append([arena.columns[name].copy() for name in ("action", "log_prob")])

@@ -26,7 +26,7 @@ def test_the_steps_learned_from_are_exactly_those_that_the_environments_made():
     for _ in range(3):
         run.fill()
         report = run.learn_once(learner)
-        assert report["steps"] == Witnessed.steps() and report["masked_steps"] == 0
+        assert report["steps"] == Witnessed.steps() and report["experience"]["masked_steps"] == 0
     assert report["steps"] < 3 * 32, "final rows were to be among them"
     run.close()
 
@@ -49,17 +49,17 @@ def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_a
     assert run.arena.control[Control.PACE] == pace > 0, "no work tells nothing of the pace"
     assert all(torch.equal(one, two) for one, two in zip(kept, state(), strict=True))
     report = run.learn_once(learner)
-    assert report["masked_steps"] == 32 and report["steps"] == before["steps"] + 32
+    assert report["experience"]["masked_steps"] == 32 and report["steps"] == before["steps"] + 32
     run.close()
 
 
 def test_the_policy_lag_of_the_batch_is_reported_from_the_version_before_it():
     run, learner = a_run(num_epochs=2, inference="central")  # four updates per batch
-    assert run.learn_once(learner)["lag_max"] == 0.0
+    assert run.learn_once(learner)["experience"]["policy_lag/max"] == 0.0
     run.fill()
-    reports = [run.learn_once(learner) for _ in range(4)]
-    assert all(0 <= report["lag_mean"] <= report["lag_max"] for report in reports)
-    assert max(report["lag_max"] for report in reports) >= 4.0
+    reports = [run.learn_once(learner)["experience"] for _ in range(4)]
+    assert all(0 <= report["policy_lag/mean"] <= report["policy_lag/max"] for report in reports)
+    assert max(report["policy_lag/max"] for report in reports) >= 4.0
     run.close()
 
 
@@ -69,7 +69,7 @@ def test_ppo_never_learns_from_a_step_of_another_version(memory, inference):
     run, learner = a_run(PPO, memory=memory, inference=inference, num_epochs=2)
     for _ in range(4):
         report = run.learn_once(learner)
-        assert report["lag_max"] == report["masked_steps"] == 0
+        assert report["experience"]["policy_lag/max"] == report["experience"]["masked_steps"] == 0
     run.close()
 
 

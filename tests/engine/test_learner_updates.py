@@ -55,7 +55,7 @@ def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
     run.arena.columns["version"].reshape(-1, 9)[run.fill()[1]] = -1000
     report = run.learn_once(learner)
     assert report["updates"] == 2 * 3 and report["version"] == FIRST_VERSION + 6
-    assert report["steps"] == 24 and report["masked_steps"] == 8
+    assert report["steps"] == 24 and report["experience"]["masked_steps"] == 8
     run.close()
 
 
@@ -68,7 +68,7 @@ def test_the_learning_rate_falls_linearly_to_zero_over_the_budget_of_steps():
 
 
 def test_a_constant_learning_rate_stays():
-    run, learner = a_run(learning_rate=0.1, total_steps=64)
+    run, learner = a_run(learning_rate=0.1, learning_rate_schedule="constant", total_steps=64)
     assert [run.learn_once(learner)["learning_rate"] for _ in range(3)] == [0.1] * 3
     run.close()
 

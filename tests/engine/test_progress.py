@@ -40,7 +40,7 @@ def a_progress(**settings):
 
 
 def learned(steps, **values):
-    return {"steps": steps, **values}
+    return {"steps": steps, "experience": {}, **values}
 
 
 def spend(progress, now, seconds, *roles):
@@ -66,8 +66,9 @@ def test_before_any_report_there_is_nothing_to_show():
 
 def test_the_learners_report_is_shown():
     progress = a_progress()
+    experience = {"policy_lag/mean": 0.5, "policy_lag/max": 2, "masked_steps": 3}
     progress.take_learned(
-        learned(64, version=5, updates=4, masked_steps=3, skipped_updates=1, lag_mean=0.5, lag_max=2, losses={"x": 1.0})
+        learned(64, version=5, updates=4, skipped_updates=1, losses={"x": 1.0}, experience=experience)
     )
     status = progress.status()
     assert (status.steps, status.version, status.updates) == (64, 5, 4)
@@ -78,8 +79,8 @@ def test_the_learners_report_is_shown():
 def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
     progress = a_progress()
     for worker, lags in ((0, (9, 9.0, 9)), (1, (2, 3.0, 8)), (0, (0, 1.0, 4))):
-        of_worker = dict(zip(("lag_min", "lag_mean", "lag_max"), lags, strict=True))
-        progress.take_learned_in_worker({"worker": worker, "losses": {"x": lags[1]}, "learning_rate": 0.1, **of_worker})
+        report = {"worker": worker, "losses": {"x": lags[1]}, "learning_rate": 0.1, "lag": lags}
+        progress.take_learned_in_worker(report)
     progress.take_learned(learned(64))
     status = progress.status()
     assert (status.policy_lag_min, status.policy_lag_mean, status.policy_lag_max) == (0, 2.0, 8)

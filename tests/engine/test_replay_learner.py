@@ -19,8 +19,9 @@ from penstock.algorithms.td3 import TD3
 from penstock.config import make_config
 from penstock.engine.inference import Inference
 from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
+from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.policy_worker import PolicyWorker
-from penstock.engine.preparation import make_replay, run_shape
+from penstock.engine.preparation import run_shape
 from penstock.engine.replay_learner import ReplayLearner
 from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
@@ -63,12 +64,13 @@ class Replaying:
         self.weights = SharedWeights(self.model, self.arena.weights)
         self.weights.publish(FIRST_VERSION, 0)
         self.reports: list[tuple[str, Any]] = []
-        inference = Inference(self.arena, self.algorithm, "cpu", self.replay)
+        path = ReplayPath(self.replay)
+        inference = Inference(self.arena, self.algorithm, "cpu", path)
         is_central = infers_centrally(config.inference, self.algorithm)
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(
-                RolloutSpec(i, env, config.seed, 0, 1, self.replay), self.arena, self.report,
+                RolloutSpec(i, env, path, config.seed, 0, 1), self.arena, self.report,
                 None if is_central else inference,
             )
             for i in range(config.workers)
@@ -140,7 +142,7 @@ def test_local_and_central_inference_write_the_same_transitions_and_priorities(a
         run = Replaying(algorithm, **settings, **inference, ratio_slack=100)
         while run.step():
             pass
-        collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.td_priorities else {}))
+        collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.first_priorities else {}))
         run.close()
     local, central = collected
     assert len(local["ids"]) > 80
@@ -479,8 +481,8 @@ def test_reports_name_the_fill_of_the_buffer_and_the_measured_ratio():
     run.learn(40)
     report = run.learned[-1]
     inserts = run.replay.limiter.inserts
-    assert report["replay_rows"] == inserts == len(run.rows()["ids"])
-    assert report["updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
+    assert report["experience"]["replay/rows"] == inserts == len(run.rows()["ids"])
+    assert report["experience"]["replay/updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
     assert set(report["losses"]) == {"loss", "q", "grad_norm"}
     pairs = itertools.pairwise(run.learned)
     assert all(one["steps"] <= two["steps"] and one["updates"] < two["updates"] for one, two in pairs)

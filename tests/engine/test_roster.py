@@ -5,6 +5,7 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.engine.device_roles import parts_of
 from penstock.engine.learner import Start
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
@@ -19,7 +20,7 @@ def threads_of_roles(monkeypatch, cores, **settings):
     observation, action, _ = probe(env)
     algorithm = APPO(config, observation, action)
     shape = run_shape(algorithm, algorithm.build_model())
-    return {spec.name: spec.num_threads for spec in parts_of(role_specs(algorithm, env, shape, Start()))}
+    return {spec.name: spec.num_threads for spec in parts_of(role_specs(algorithm, env, shape, Start(), SegmentPath()))}
 
 
 LOCAL = {"inference": "local"}

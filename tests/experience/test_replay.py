@@ -177,15 +177,15 @@ CONTINUOUS = ActionSpec((2, 3), "float32", low=(0.0,) * 6, high=(1.0,) * 6)
 
 
 def test_a_transition_holds_an_observation_an_action_a_reward_and_the_next_observation():
-    fields = transition_fields(ObservationSpec((3,), "float32"), DISCRETE, td_priorities=False)
+    fields = transition_fields(ObservationSpec((3,), "float32"), DISCRETE, with_values=False)
     assert list(fields) == ["obs", "action", "reward", "next_obs"]
     assert fields["next_obs"].next_of == "obs" and not fields["obs"].shared
     assert np.dtype(fields["action"].dtype) == np.int64 and fields["action"].shape == ()
-    with_values = transition_fields(ObservationSpec((3,), "float32"), CONTINUOUS, td_priorities=True)
+    with_values = transition_fields(ObservationSpec((3,), "float32"), CONTINUOUS, with_values=True)
     assert set(with_values) - set(fields) == {"value", "next_value"}
     assert with_values["action"].shape == (6,) and np.dtype(with_values["action"].dtype) == np.float32
     choices = ActionSpec((2,), "int64", nvec=(3, 4), starts=(0, 0))
-    field = transition_fields(ObservationSpec((3,), "float32"), choices, td_priorities=False)["action"]
+    field = transition_fields(ObservationSpec((3,), "float32"), choices, with_values=False)["action"]
     assert field.shape == (2,) and np.dtype(field.dtype) == np.int64
 
 
@@ -202,5 +202,5 @@ def test_a_transition_holds_an_observation_an_action_a_reward_and_the_next_obser
 )
 def test_large_observations_lie_in_memory_once_and_stacks_frame_by_frame(shape, dtype, is_stacked, stack, shared):
     spec = ObservationSpec(shape, dtype, is_stacked=is_stacked)
-    obs = transition_fields(spec, DISCRETE, td_priorities=False)["obs"]
+    obs = transition_fields(spec, DISCRETE, with_values=False)["obs"]
     assert (obs.stack, obs.shared) == (stack, shared)

@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def make(num_rows: int = 20, ratio: float = 1.0, *, prioritized: bool = False, slack: int = 1) -> Replay:
     """A replay in which row i holds i everywhere, with discount 0.9, and the last one of ten 0."""
     action = ActionSpec((), "int64", num_actions=50)
-    fields = transition_fields(ObservationSpec((3,), "float32"), action, td_priorities=False)
+    fields = transition_fields(ObservationSpec((3,), "float32"), action, with_values=False)
     sampler = Prioritized(alpha=1.0, eps=0.0, normalize="batch") if prioritized else Uniform()
     buffer = ReplayBuffer(100, fields, sampler=sampler, n_step=NStep(1, 0.9), seed=3)
     replay = Replay(buffer, RateLimiter(ratio * BATCH, 10, slack * BATCH), BATCH, ratio)
@@ -165,7 +165,7 @@ def test_closing_ends_the_thread():
 
 def test_only_batches_that_are_worth_a_thread_are_drawn_by_one():
     """Pictures of 84 x 84 x 4 bytes are, vectors of three numbers are not; nothing is, where all is to be in order."""
-    pictures = transition_fields(ObservationSpec((4, 84, 84), "uint8"), ActionSpec((), "int64", 2), td_priorities=False)
+    pictures = transition_fields(ObservationSpec((4, 84, 84), "uint8"), ActionSpec((), "int64", 2), with_values=False)
     large = Replay(ReplayBuffer(20, pictures, n_step=NStep(1, 0.9)), RateLimiter(32.0), 32, 1.0)
     for replay, in_order, expected in [(make(), False, False), (large, False, True), (large, True, False)]:
         reader = TransitionReader(replay, CPU, in_order=in_order)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.algorithms.priorities import absolute_td_error
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -53,14 +54,14 @@ class Playing:
     """Lanes with their writer, and the replay that they write to; whoever infers is played by the functions above."""
 
     def __init__(
-        self, lanes: Lanes, n_step: int = 1, *, limiter: RateLimiter | None = None, td_priorities: bool = False,
+        self, lanes: Lanes, n_step: int = 1, *, limiter: RateLimiter | None = None, with_values: bool = False,
         spec: ObservationSpec | None = None, **numbers: Any,
     ) -> None:  # fmt: skip
         self.lanes = lanes
         observation = spec or ObservationSpec((3,), "float32")
         shape = run_shape(
             num_envs_per_worker=lanes.num_lanes, segment_length=1, observation=observation,
-            records=VALUES if td_priorities else (),
+            records=VALUES if with_values else (),
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
         self.arena.control[Control.GOAL] = 10**9
@@ -68,11 +69,12 @@ class Playing:
             column[...] = 77
         buffer = ReplayBuffer(
             1000,
-            transition_fields(observation, ACTION, td_priorities=td_priorities),
-            sampler=Prioritized(alpha=1.0, eps=0.0) if td_priorities else Uniform(),
+            transition_fields(observation, ACTION, with_values=with_values),
+            sampler=Prioritized(alpha=1.0, eps=0.0) if with_values else Uniform(),
             n_step=NStep(n_step, GAMMA),
         )
-        self.replay = Replay(buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, td_priorities=td_priorities, **numbers)
+        first = absolute_td_error if with_values else None
+        self.replay = Replay(buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, first_priorities=first, **numbers)
         self.writer = TransitionWriter(self.arena, 0, lanes, 0, self.replay)
         self.num_steps = np.zeros(lanes.num_lanes, np.int64)
         """Valid steps of each lane."""
@@ -91,7 +93,7 @@ class Playing:
         columns, rows = self.arena.columns, self.writer.rows
         for row, obs in zip(rows, columns["obs"][rows], strict=True):
             columns["action"][row] = action_at(obs) if obs.shape == (3,) else 0
-            if self.replay.td_priorities:
+            if self.replay.first_priorities:
                 columns["value"][row], columns["max_value"][row] = value_at(obs), max_value_at(obs)
         self.lanes.step(columns["action"][rows])
         self.num_steps_before = self.num_steps.copy()
@@ -291,7 +293,7 @@ def first_priorities(transitions: Sequence[Transition], is_unknown: Sequence[boo
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_a_new_row_begins_with_the_temporal_difference_that_its_worker_sees(arrangement, n_step):
     endings: list[Ending] = [(4, "terminated"), (5, "truncated"), (1, "truncated"), (2, "both")]
-    playing = Playing(counting_lanes(arrangement, [endings]), n_step, td_priorities=True).play(30)
+    playing = Playing(counting_lanes(arrangement, [endings]), n_step, with_values=True).play(30)
     found = playing.written(0)
     # The last row waits for the values of what it led to.
     assert_same(found, true_transitions(0, endings, int(playing.num_steps_before[0]), n_step))
@@ -304,7 +306,7 @@ def test_a_new_row_begins_with_the_temporal_difference_that_its_worker_sees(arra
 
 def test_first_priorities_of_several_lanes_go_to_their_own_rows():
     endings: list[list[Ending]] = [[(4, "terminated")], [(3, "terminated"), (2, "both")], [(7, "terminated")]]
-    playing = Playing(counting_lanes("single", endings), 3, td_priorities=True).play(20)
+    playing = Playing(counting_lanes("single", endings), 3, with_values=True).play(20)
     batch = playing.replay.buffer.get_all()
     order = [playing.written(lane) for lane in range(3)]
     at = [0, 0, 0]
@@ -319,7 +321,7 @@ def test_first_priorities_of_several_lanes_go_to_their_own_rows():
 def test_steps_that_wait_for_their_values_are_copies():
     # What the lanes report is overwritten by their next step, before the step that waited is written.
     endings: list[Ending] = [(2, "terminated"), (3, "truncated")]
-    playing = Playing(counting_lanes("next_step", [endings] * 2), td_priorities=True).play(12)
+    playing = Playing(counting_lanes("next_step", [endings] * 2), with_values=True).play(12)
     for lane in range(2):
         assert_same(playing.written(lane), true_transitions(lane, endings, int(playing.num_steps_before[lane])))
 

@@ -24,9 +24,10 @@ def status(**changes) -> Status:
     values = {
         "algorithm": "appo", "env": "ALE/Pong-v5", "run_dir": "runs/ALE-Pong-v5-appo-20250101-120000",
         "steps": 96_256, "total_steps": 200_000, "seconds": 65.0, "steps_per_second": 1_732.0, "frame_skip": 4,
-        "masked_steps": 1_024, "episodes": 1_204, "mean_return": 13.4, "mean_length": 812.0, "eval_return": 15.2,
+        "episodes": 1_204, "mean_return": 13.4, "mean_length": 812.0, "eval_return": 15.2,
         "best_return": 16.3, "target_return": 18.0, "updates": 471, "version": 471,
-        "losses": {"policy_loss": -0.0123, "value_loss": 0.25}, "policy_lag_mean": 1.2, "policy_lag_max": 4,
+        "losses": {"policy_loss": -0.0123, "value_loss": 0.25},
+        "experience": {"policy_lag/mean": 1.2, "policy_lag/max": 4, "masked_steps": 1_024, "kept/segments": 37},
         "skipped_updates": 2, "restarts": 3, "real_work": 0.78, "cores": CORES, "roles": ROLES,
         "limiting_role": "rollout x2", "limiting_reason": "busy 87%, mostly env", "metrics": {"rally": 7.5},
     }  # fmt: skip
@@ -49,6 +50,7 @@ def test_the_panels_tell_everything_at_every_width(width):
     for words in (
         "appo on ALE/Pong-v5", "runs/ALE-Pong-v5-appo-20250101-120000", "96,256 of 200,000 steps", "1:05",
         "1,732", "6,928", "1,024 (1.1%)", "471", "1.2, max 4", "13.4", "1,204, 812.0 steps long",
+        "kept segments", "37.0",
         "15.2, best 16.3, target 18.0", "policy loss", "-0.012", "rally", "7.5", "skipped updates", "restarts",
         "rollout x2", "env 62%", "inference 25%", "wait slots 10%", "learn 35%", "wait data 65%",
         "real work: 78%", "env 52%", "infer 12%", "learn 14%", "copying 4%", "other 3%", "idle 15%",

@@ -1,0 +1,77 @@
+"""Do two versions of Penstock learn the same, bit for bit? Serial runs of every algorithm, and their weights compared.
+
+    python bench/same_weights.py [ALGORITHM ...] [--updates N] [--against X/bin/python]
+
+Each algorithm trains in the serial backend, one seed, until it has made so many updates. Printed is a hash of its
+weights. ``--against`` names the Python of an environment that has another version installed (a git worktree of another
+commit, with ``pip install -e .`` in an environment of its own): it runs this same file, and the exit code is 1 if any
+hash differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import penstock
+
+SEGMENTS = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16}
+REPLAY = {"learning_starts": 64, "buffer_size": 2_000, "num_envs_per_worker": 2, "batch_size": 32}
+RUNS = {
+    "APPO": {**SEGMENTS, "batch_size": 64},
+    "PPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 4, "num_workers": 2},
+    "IMPALA": {**SEGMENTS, "batch_size": 64, "memory": "gru", "memory_size": 16},
+    "A2C": {**SEGMENTS, "num_workers": 2},
+    "A3C": {**SEGMENTS, "num_workers": 2},
+    "DQN": {"env": "CartPole-v1", **REPLAY, "prioritized": True, "n_step": 3},
+    "ApeX": {"env": "CartPole-v1", **REPLAY},
+    "TD3": {"env": "Pendulum-v1", **REPLAY},
+    "SAC": {"env": "Pendulum-v1", **REPLAY},
+    "DDPG": {"env": "Pendulum-v1", **REPLAY},
+}
+
+
+def weights_of(name: str, updates: int) -> str:
+    """Train until so many updates are made; return a hash of all weights."""
+    settings = {"backend": "serial", "seed": 7, "run_dir": None, "eval_interval": 0, "num_workers": 1, **RUNS[name]}
+    with getattr(penstock, name)(total_steps=10_000_000, **settings) as algo:
+        while algo.status.updates < updates:
+            algo.train(256, quiet=True)
+        weights = algo.get_parameters()[0]
+    found = hashlib.sha256()
+    for key in sorted(weights):
+        found.update(key.encode() + weights[key].contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def main() -> None:
+    """Parse the command, train, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithms", nargs="*", metavar="ALGORITHM", help="all of them when left out")
+    parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = arguments.algorithms or list(RUNS)
+    if unknown := set(names) - RUNS.keys():
+        parser.error(f"no such algorithm: {', '.join(sorted(unknown))} (legal: {', '.join(RUNS)})")
+    own = {name: weights_of(name, arguments.updates) for name in names}
+    if arguments.json:
+        print(json.dumps(own))
+        return
+    others = {}
+    if arguments.against is not None:
+        command = [arguments.against, __file__, *names, "--updates", str(arguments.updates), "--json"]
+        others = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    for name in names:
+        verdict = "" if not others else "  the same" if own[name] == others[name] else f"  DIFFERS: {others[name]}"
+        print(f"{name:<8} {own[name]}{verdict}")
+    sys.exit(int(bool(others) and own != others))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Data paths: how experience gets from the lanes of a run to what learns from it. One file for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.config import ConfigError, closest, find_object
+from penstock.engine.paths.base import DataPath
+
+if TYPE_CHECKING:
+    from penstock.algorithms.base import Algorithm
+
+__all__ = ["DATA_PATHS", "DataPath", "data_path"]
+
+DATA_PATHS = {
+    "segments": "penstock.engine.paths.segments:SegmentPath",
+    "replay": "penstock.engine.paths.replay:ReplayPath",
+    "gradients": "penstock.engine.paths.gradients:GradientPath",
+}
+"""Where each data path is found that an algorithm may name."""
+
+
+def data_path(algorithm: Algorithm | type[Algorithm]) -> type[DataPath]:
+    """Find the data path of an algorithm: the one that it names, or its own.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm names no data path, or one that there is not.
+    """
+    named = algorithm.data_path
+    if isinstance(named, str):
+        target = DATA_PATHS.get(named, named)
+        if ":" not in target:
+            legal = f"legal: {', '.join(DATA_PATHS)}, or a subclass of penstock.engine.paths.DataPath"
+            raise ConfigError(f"data_path={named!r} is unknown{closest(named, list(DATA_PATHS))} ({legal})")
+        named = find_object(target, "data_path")
+    if not (isinstance(named, type) and issubclass(named, DataPath)):
+        found = f"the class {named.__name__}" if isinstance(named, type) else f"a {type(named).__name__}"
+        raise ConfigError(f"data_path must be a subclass of penstock.engine.paths.DataPath, found {found}")
+    return named

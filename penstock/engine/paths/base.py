@@ -1,0 +1,205 @@
+"""What every data path answers: one object of a run is asked by everybody to whom it matters where experience goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from penstock.algorithms.base import Algorithm
+    from penstock.config import Config
+    from penstock.engine.clock import Clock
+    from penstock.engine.learner import Learner, LearnerState, Start
+    from penstock.engine.rollout_worker import Report
+    from penstock.engine.weights import MakeWeights
+    from penstock.envs.lanes import Lanes
+    from penstock.experience.arena import ExperienceArena
+    from penstock.nn import PolicyNetwork
+    from penstock.runs.run_directory import RunDirectory
+
+
+class ExperienceWriter(Protocol):
+    """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
+
+    waits_for: str
+    """What the group waits for while `open` says False, as an activity of the rollout worker."""
+    is_open: bool
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Global row at which each lane stands, int64 ``[N]``."""
+        ...
+
+    def open(self) -> bool:
+        """Make room for a step of every lane; False while there is none."""
+        ...
+
+    def restart_if_fenced(self) -> None:
+        """Begin anew what a new run epoch has made worthless."""
+        ...
+
+    def record(self) -> None:
+        """Write what the lanes' last step brought."""
+        ...
+
+
+class Actor(Protocol):
+    """Whoever answers requests on the spot."""
+
+    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None: ...
+
+
+class Rehearsal(Protocol):
+    """One kind of a run's work, done over and over to see what it costs."""
+
+    def do(self) -> float:
+        """Do it once; return how many steps of the run that is for."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class DataPath:
+    """How experience gets from the lanes of a run to what learns from it.
+
+    An algorithm names its data path (`Algorithm.data_path`). One object of it belongs to a run: plain data, without
+    torch, that travels to the process of every role. A subclass says what differs; everybody else asks it.
+    """
+
+    workers_learn: ClassVar[bool] = False
+    """True: rollout workers choose actions and learn; the learner only shows what comes of it."""
+    batch_is_free: ClassVar[bool] = True
+    """False: nothing is gained by tuning the batch's size for speed, because the smallest is always the fastest."""
+
+    # -- before a run: what follows from algorithm and config --------------------------------------------------------
+
+    @classmethod
+    def numbers(cls, algorithm: Algorithm, model: PolicyNetwork) -> dict[str, int]:
+        """Return what it adds to the run's shape: segment_length, slots_per_lane, segments_per_batch, shared_nbytes.
+
+        Raises
+        ------
+        ConfigError
+            The settings do not fit this data path.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def takes_turns(cls, algorithm: Algorithm | type[Algorithm]) -> bool:
+        """Whether nobody steps while the learner learns."""
+        return False
+
+    @classmethod
+    def lanes_of_batch(cls, config: Config) -> int | None:
+        """Lanes that bring one segment each to a batch; None: a batch is of any lanes."""
+        return None
+
+    @classmethod
+    def quick(cls, config: Config) -> Config:
+        """Return settings of the same work per step for a measurement, where learning is to begin at once."""
+        return config
+
+    @classmethod
+    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
+        """Make the learning of a run by itself, from what lies in the rows of a full arena."""
+        raise NotImplementedError
+
+    # -- the start of a run ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, algorithm: Any, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+        """Make the data path of a run, or go on with what is saved of it.
+
+        Parameters
+        ----------
+        algorithm
+            Whose run it is.
+        start
+            Where the run starts.
+        saved
+            Where contents may have been saved beside the checkpoints; None: nowhere.
+
+        Returns
+        -------
+        path : DataPath
+        note : str or None
+            What the user is to be told.
+        """
+        return cls(), None
+
+    def kept_in(self, run: RunDirectory, config: Config) -> DataPath:
+        """Return this data path as it is where the run is written to a directory."""
+        return self
+
+    def begin(self, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start) -> None:
+        """Lay out what the roles share, before there are any."""
+
+    # -- the roles ---------------------------------------------------------------------------------------------------
+
+    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Report) -> Actor:
+        """Make what chooses the actions of a rollout worker in its own process."""
+        from penstock.engine.inference import Inference
+
+        return Inference(arena, algorithm, "cpu", self)
+
+    def writer(
+        self,
+        arena: ExperienceArena,
+        worker: int,
+        lanes: Lanes,
+        first_lane: int,
+        actor: Any,
+        clock: Clock,
+    ) -> ExperienceWriter:
+        """Make what a rollout worker writes the experience of a group of lanes through.
+
+        Parameters
+        ----------
+        arena, worker, lanes, first_lane
+            The run's arena, the worker's number, the lanes of the group, and the number of the first of them.
+        actor
+            What `actor` has made; None: a policy worker chooses actions.
+        clock
+            The worker's, for what is neither stepping nor writing.
+        """
+        raise NotImplementedError
+
+    def learner(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Report,
+        weights: MakeWeights,
+    ) -> Learner:
+        """Make the learner that reads it.
+
+        What the learner reports as "experience" (see `Learner.experience`) is what status, metrics and panels show.
+
+        Parameters
+        ----------
+        arena, algorithm
+            The run's arena, and what learns.
+        state, learning
+            Where learning stands, and what the learner alone has, as it was saved; None: nothing was.
+        report
+            Called with what happens.
+        weights
+            By which way weights are published.
+        """
+        raise NotImplementedError
+
+    def steps_taken(self, learned: int, asked: int) -> int:
+        """Steps by which exploration is scheduled, when so many are learned from and actions for `asked` are asked."""
+        return learned
+
+    @property
+    def saves_apart(self) -> bool:
+        """Whether the learner saves contents beside each checkpoint, and reports "contents_saved" when it has."""
+        return False

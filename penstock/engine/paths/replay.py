@@ -1,0 +1,164 @@
+"""Replayed transitions: lanes write into a replay buffer, and the learner draws from it again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from penstock.config import Config, ReplayConfig
+from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.experience.replay import Replay, transition_fields
+from penstock.experience.transitions import TransitionWriter
+from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
+
+if TYPE_CHECKING:
+    from penstock.algorithms.replay import ReplayAlgorithm
+    from penstock.engine.clock import Clock
+    from penstock.engine.learner import Learner, LearnerState, Start
+    from penstock.engine.rollout_worker import Report
+    from penstock.engine.weights import MakeWeights
+    from penstock.envs.lanes import Lanes
+    from penstock.experience.arena import ExperienceArena
+    from penstock.nn import PolicyNetwork
+    from penstock.runs.run_directory import RunDirectory
+
+ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
+QUICK_ROWS, QUICK_START = 10_000, 1_000  # of a buffer that is only to be measured
+
+
+@dataclass(frozen=True)
+class ReplayPath(DataPath):
+    """Transitions in a replay buffer, and the rate limiter that keeps learning in step with them."""
+
+    replay: Replay
+
+    batch_is_free: ClassVar[bool] = False
+
+    @classmethod
+    def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
+        """Each lane has two rows: what it shows now, and what it showed before."""
+        return {"segment_length": 1, "slots_per_lane": 1, "segments_per_batch": 1}
+
+    @classmethod
+    def quick(cls, config: Config) -> Config:
+        """Learning begins at once, from a buffer that fits anywhere."""
+        assert isinstance(config, ReplayConfig)
+        starts = min(config.learning_starts, max(config.batch_size, QUICK_START))
+        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.n_step))
+        return replace(config, learning_starts=starts, buffer_size=rows)
+
+    @classmethod
+    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
+        """One update."""
+        from penstock.engine.paths.rehearsals import TransitionRehearsal
+
+        return TransitionRehearsal(arena, algorithm)
+
+    @classmethod
+    def open(cls, algorithm: Any, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+        """Make the replay buffer, or go on with what is saved of it.
+
+        Raises
+        ------
+        MemoryError
+            The buffer does not fit in memory; the message shows the arithmetic.
+        """
+        replay, note = make_replay(algorithm, start, saved)
+        return cls(replay), note
+
+    def kept_in(self, run: RunDirectory, config: Config) -> DataPath:
+        """With ``save_replay`` the buffer is saved beside the checkpoints."""
+        assert isinstance(config, ReplayConfig)
+        return ReplayPath(replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
+
+    def writer(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
+    ) -> ExperienceWriter:
+        """Add transitions to the buffer."""
+        return TransitionWriter(arena, worker, lanes, first_lane, self.replay)
+
+    def learner(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Report,
+        weights: MakeWeights,
+    ) -> Learner:
+        """Draw batches from the buffer."""
+        from penstock.engine.replay_learner import ReplayLearner
+
+        return ReplayLearner(algorithm, arena, state, learning, report, self.replay, weights)
+
+    def steps_taken(self, learned: int, asked: int) -> int:
+        """Those in the buffer; the steps that are asked for have been let in already."""
+        return max(0, self.replay.steps_taken - asked)
+
+    @property
+    def saves_apart(self) -> bool:
+        """Where the buffer is saved."""
+        return self.replay.saved_at is not None
+
+
+def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) -> tuple[Replay, str | None]:
+    """Make the replay of a run, or go on with what is saved of it.
+
+    Parameters
+    ----------
+    algorithm
+        Says what is stored, and how it is drawn.
+    start
+        Where the run starts.
+    saved
+        Directory of the buffer's contents, if they may have been saved.
+
+    Returns
+    -------
+    replay : Replay
+    note : str or None
+        What the user is to be told: the buffer has to be filled again.
+
+    Raises
+    ------
+    MemoryError
+        The buffer does not fit in memory; the message shows the arithmetic.
+    """
+    config, state = algorithm.config, (start.learning or {}).get("replay")
+    first_priorities = algorithm.first_priorities()
+    buffer = ReplayBuffer(
+        config.buffer_size,
+        transition_fields(algorithm.observation, algorithm.action, with_values=first_priorities is not None),
+        sampler=algorithm.sampler(),
+        n_step=NStep(config.n_step, config.gamma),
+        seed=config.seed,
+    )
+    limiter = RateLimiter(
+        samples_per_insert=config.updates_per_step * config.batch_size,
+        min_size=config.min_steps,
+        tolerance=config.slack * config.batch_size * (1.0 + ROUNDING),
+    )
+    replay = Replay(
+        buffer, limiter, config.batch_size, config.updates_per_step,
+        reward_scale=config.reward_scale, reward_clip=config.reward_clip, first_priorities=first_priorities,
+    )  # fmt: skip
+    if state is None:
+        return replay, None
+    why = "its contents were not saved (save_replay=False)"
+    if config.save_replay and saved is not None:
+        why = f"there is none in {saved}"
+    if config.save_replay and saved is not None and saved.exists():
+        try:
+            buffer.load(saved)
+        except (OSError, ReplayFileError) as error:
+            why = str(error)
+        else:
+            if len(buffer):
+                return replay.going_on(state, start.state.steps), None
+            why = f"what was saved in {saved} holds no transition"
+    note = (
+        f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
+        f"{min(config.min_steps, start.state.steps):,} of them uncounted"
+    )
+    return replay.refilled(start.state.steps), note

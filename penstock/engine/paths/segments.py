@@ -1,0 +1,94 @@
+"""Fresh segments: lanes fill slots of the arena, and the learner learns from each once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import AsynchronousConfig, Config, ConfigError
+from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.experience.segments import SegmentWriter
+
+if TYPE_CHECKING:
+    from penstock.algorithms.base import Algorithm
+    from penstock.engine.clock import Clock
+    from penstock.engine.learner import Learner, LearnerState
+    from penstock.engine.rollout_worker import Report
+    from penstock.engine.weights import MakeWeights
+    from penstock.envs.lanes import Lanes
+    from penstock.experience.arena import ExperienceArena
+    from penstock.nn import PolicyNetwork
+
+
+@dataclass(frozen=True)
+class SegmentPath(DataPath):
+    """Segments that are handed over to the learner, slot by slot."""
+
+    @classmethod
+    def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
+        """Segments of T steps, as many slots per lane as it takes for nobody to wait, and B segments in a batch."""
+        config = algorithm.config
+        return {
+            "segment_length": config.segment_length,
+            "slots_per_lane": _slots_per_lane(algorithm),
+            "segments_per_batch": config.segments_per_batch,
+        }
+
+    @classmethod
+    def takes_turns(cls, algorithm: Algorithm | type[Algorithm]) -> bool:
+        """Where the algorithm is synchronous."""
+        return getattr(algorithm, "synchronous", False)
+
+    @classmethod
+    def lanes_of_batch(cls, config: Config) -> int | None:
+        """All lanes of the run, where the algorithm is synchronous."""
+        return None if isinstance(config, AsynchronousConfig) else config.num_lanes
+
+    @classmethod
+    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
+        """All updates of a batch."""
+        from penstock.engine.paths.rehearsals import SegmentRehearsal
+
+        return SegmentRehearsal(arena, algorithm, algorithm.config.segments_per_batch)
+
+    def writer(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
+    ) -> ExperienceWriter:
+        """Fill slots."""
+        return SegmentWriter(arena, worker, lanes, first_lane)
+
+    def learner(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Report,
+        weights: MakeWeights,
+    ) -> Learner:
+        """Take full slots."""
+        from penstock.engine.segment_learner import SegmentLearner
+
+        return SegmentLearner(algorithm, arena, state, learning, report, weights)
+
+
+def _slots_per_lane(algorithm: Any) -> int:
+    """Segments that there is room for, of each lane.
+
+    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and a slot to write
+    beside: lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another.
+    The share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner
+    keeps the slot of every lane until it has learned, so that nobody can step meanwhile.
+    """
+    config = algorithm.config
+    if not algorithm.synchronous:
+        lanes_of_others = config.num_lanes - config.num_envs_per_worker or config.num_lanes
+        return 1 + math.ceil(config.segments_per_batch / lanes_of_others)
+    if config.segments_per_batch != config.num_lanes:
+        raise ConfigError(
+            f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
+            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
+            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
+        )
+    return 1

@@ -1,0 +1,107 @@
+"""Data paths: which one an algorithm has, what is refused, and one of one's own."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import penstock
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.algorithms.impala import IMPALA
+from penstock.config import ConfigError
+from penstock.engine.paths import DATA_PATHS, DataPath, data_path
+from penstock.engine.paths.segments import SegmentPath
+
+SERIAL = {"env": "CartPole-v1", "backend": "serial", "num_workers": 1, "num_envs_per_worker": 4, "run_dir": None}
+
+
+def with_path(path):
+    return type("Own", (IMPALA,), {"data_path": path})
+
+
+def test_every_algorithm_names_a_data_path_that_there_is():
+    found = {name: load_algorithm(name).data_path for name in ALGORITHMS}
+    assert set(found.values()) == set(DATA_PATHS)
+    assert [name for name, path in found.items() if path == "gradients"] == ["a3c"]
+    for name in ALGORITHMS:
+        assert issubclass(data_path(load_algorithm(name)), DataPath)
+
+
+def test_a_data_path_may_be_given_by_its_class_or_by_its_place(tmp_path):
+    own = type("OwnPath", (SegmentPath,), {})
+    assert data_path(with_path(own)) is own
+    assert data_path(with_path("penstock.engine.paths.segments:SegmentPath")) is SegmentPath
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("segmnts", "data_path='segmnts' is unknown; did you mean 'segments'"),
+        (dict, "must be a subclass of penstock.engine.paths.DataPath, found the class dict"),
+        (7, "must be a subclass of penstock.engine.paths.DataPath, found a int"),
+    ],
+)
+def test_what_is_no_data_path_is_refused_by_name(path, message):
+    with pytest.raises(ConfigError, match=message.replace("(", "\\(")):
+        penstock.Trainer(with_path(path), **SERIAL)
+
+
+def test_no_data_path_needs_torch_to_be_there():
+    """They travel to rollout workers, which have none where a policy worker chooses actions."""
+    modules = [target.partition(":")[0] for target in DATA_PATHS.values()]
+    script = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+OWN = textwrap.dedent(
+    """
+    from penstock.algorithms.impala import IMPALA
+    from penstock.engine.paths.segments import SegmentPath
+    from penstock.engine.segment_learner import SegmentLearner
+
+    class Twice(SegmentLearner):
+        batches = 0
+
+        def learn(self, batch):
+            self.batches += 1
+            super().learn(batch)
+            return super().learn(batch)
+
+        def experience(self):
+            return {**super().experience(), "own/batches": self.batches}
+
+    class TwicePath(SegmentPath):
+        def learner(self, arena, algorithm, *others):
+            return Twice(algorithm, arena, *others)
+
+    class Own(IMPALA):
+        data_path = TwicePath
+    """
+)
+
+
+@pytest.mark.timeout(120)
+def test_one_of_ones_own_runs_in_processes_and_its_numbers_are_shown_and_logged(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli",
+        "train",
+        "own.py:Own",
+        "--env",
+        "CartPole-v1",
+        "--total-steps",
+        "3000",
+    ]
+    run = subprocess.run(
+        [*command, "--inference", "central", "--run-dir", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    logged = (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert '"own/batches"' in logged and '"policy_lag/mean"' in logged
