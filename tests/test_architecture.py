@@ -26,6 +26,7 @@ MAY_USE = {
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
     "flags": {"config"},
     "signatures": {"config", "engine", "flags"},
+    "pages": {"config", "algorithms", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "engine"},
     "cli": {"config", "output", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},

@@ -11,8 +11,9 @@ import pytest
 
 from tests.commands import commands, read
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"]
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
 APART = DOCS / "environments.md"  # its sections need other packages, see test_environments_page.py
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page != APART]
@@ -54,11 +55,22 @@ def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path)
     assert run.returncode == 0, run.stderr
 
 
+def anchors(page: Path) -> set[str]:
+    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
+def leads_somewhere(link: str, page: Path) -> bool:
+    name, _, place = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not place or place in anchors(target))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    text = page.read_text()
-    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
-    files = [link.partition("#")[0] for link in links if not link.startswith("#")]
-    assert [link for link in links if link.startswith("#") and link[1:] not in anchors] == []
-    assert [name for name in files if not (page.parent / name).exists()] == []
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
+    assert [link for link in links if not leads_somewhere(link, page)] == []
+
+
+def test_the_readme_lists_every_page():
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES if f"]({page.relative_to(ROOT)})" not in readme] == []

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "bench").glob("*.py") if "argparse" in path.read_text())
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 COMMAND = re.compile(r"^ {4}python bench/(.*?)$|`python bench/(.*?)`", re.MULTILINE)
 COMMANDS = sorted({indented or quoted for page in PAGES for indented, quoted in COMMAND.findall(page.read_text())})
 

@@ -1,0 +1,25 @@
+"""What CONTRIBUTING.md names is there: make targets, files, modules."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_the_make_targets_are_those_of_the_makefile():
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    assert re.findall(r"^\| `make ([\w-]+)` \|", TEXT, re.MULTILINE) == targets
+
+
+def test_the_files_that_are_named_are_there():
+    named = [name for name in re.findall(r"`((?:[\w.-]+/)+[\w.]*)`", TEXT) if "NAME" not in name]
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_modules_to_run_are_there():
+    named = re.findall(r"python -m (penstock\.\w+)", TEXT)
+    assert named
+    assert all(map(importlib.util.find_spec, named))

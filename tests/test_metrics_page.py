@@ -1,0 +1,99 @@
+"""What docs/metrics.md lists is what runs log: each name, and which algorithms log it."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.engine import progress, rollout_worker
+from penstock.engine.roster import ACTIVITIES
+from penstock.runs.status import Status
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "metrics.md").read_text()
+SYMPTOMS = (DOCS / "it-does-not-learn.md").read_text()
+LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORITHMS}
+REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, penstock.ReplayAlgorithm)}
+GROUPS = {"All": set(LOADED), "Actor-critics": set(LOADED) - REPLAY, "Replay": REPLAY}
+OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME"}
+TINY = {
+    "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,
+    "env_kwargs": {"max_episode_steps": 2}, "eval_episodes": 1,
+}  # fmt: skip
+TINY_REPLAY = {"batch_size": 8, "learning_starts": 8}
+
+
+def rows(heading_cell: str) -> list[list[str]]:
+    """Rows of all tables of the page whose first heading is this."""
+    found, is_wanted = [], False
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            is_wanted = False
+        elif cells[0] == heading_cell:
+            is_wanted = True
+        elif is_wanted and set(cells) != {"---"}:
+            found.append(cells)
+    return found
+
+
+def listed() -> dict[str, set[str]]:
+    """Algorithms by the metric that the page says they log."""
+    found: dict[str, set[str]] = {}
+    for name, *_, by in rows("metric"):
+        if name.strip("`") not in OPEN:
+            found.setdefault(name.strip("`"), set()).update(GROUPS.get(by) or by.split(", "))
+    return found
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory) -> dict[str, set[str]]:
+    """Algorithms by the metric that they log, in the shortest of trainings."""
+    found: dict[str, set[str]] = {}
+    for name, algorithm in LOADED.items():
+        run_dir = tmp_path_factory.mktemp("runs") / name
+        env = "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(progress, "SHORTEST_WINDOW", 0.0)  # so short a run shows its time, too,
+            patch.setattr(rollout_worker, "REPORT_INTERVAL", 0.0)  # and every episode
+            settings = TINY | (TINY_REPLAY if name in REPLAY else {})
+            with penstock.Trainer(algorithm, env, run_dir=run_dir, **settings) as trainer:
+                trainer.train(quiet=True)
+        for line in (run_dir / "metrics.jsonl").read_text().splitlines():
+            for metric in json.loads(line):
+                found.setdefault(metric, set()).add(name)
+    return found
+
+
+def test_every_metric_is_listed_with_the_algorithms_that_log_it(logged):
+    timed = {name: by for name, by in logged.items() if name.startswith("time/")}
+    assert timed.keys() >= {"time/learner/learn", "time/rollout/env"}
+    assert {name: by for name, by in logged.items() if name not in timed} == listed()
+
+
+def test_every_activity_is_listed():
+    assert [(role.strip("`"), activity.strip("`")) for role, activity, _ in rows("role")] == [
+        (role, activity) for role, activities in ACTIVITIES.items() for activity in activities
+    ]
+
+
+def test_every_open_name_is_told_of():
+    assert all(any(row[0] == f"`{name}`" for row in rows("metric")) for name in OPEN)
+
+
+def test_every_field_of_a_status_is_told_of():
+    told = [name for row in rows("field of `Status`") for name in re.findall(r"`(\w+)`", row[0])]
+    properties = [name for name, member in vars(Status).items() if isinstance(member, property)]
+    assert sorted(told) == sorted(properties + [field.name for field in dataclasses.fields(Status)])
+
+
+def test_the_symptoms_are_told_in_metrics_that_are_listed():
+    parts = "|".join(sorted({name.partition("/")[0] for name in [*listed(), *OPEN] if "/" in name}))
+    named = set(re.findall(rf"`((?:{parts})/[^`]+)`", SYMPTOMS))
+    times = {f"time/{role}/{activity}" for role, activities in ACTIVITIES.items() for activity in activities}
+    assert len(named) > 10
+    assert named - listed().keys() - times == set()

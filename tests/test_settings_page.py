@@ -1,0 +1,33 @@
+"""docs/settings.md is what the configs say, and flags that pages name are there."""
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.flags import EvalFlags, parse_config
+from penstock.pages import SETTINGS_PAGE, settings_page
+
+CONFIGS = [load_algorithm(name).Config for name in ALGORITHMS]
+SYMPTOMS = Path(__file__).parents[1] / "docs" / "it-does-not-learn.md"
+
+
+def test_the_page_is_in_step_with_the_configs():
+    assert SETTINGS_PAGE.read_text() == settings_page(), "write it anew: python -m penstock.pages"
+
+
+def test_a_setting_means_the_same_in_python_and_on_the_command_line():
+    rows = re.findall(r"^\| `(\w+)=([^`]+)`[^|]*\| `([^`]+)` \|$", settings_page(), re.MULTILINE)
+    assert len(rows) == 6
+    for name, value, flags in rows:
+        config = parse_config(load_algorithm("ppo").Config, ["--env", "CartPole-v1", *shlex.split(flags)], "penstock")
+        assert getattr(config, name) == eval(value), flags
+
+
+def test_the_symptoms_name_flags_that_there_are():
+    named = set(re.findall(r"`--([\w-]+)", SYMPTOMS.read_text()))
+    fields = {field.name for owner in [*CONFIGS, EvalFlags] for field in dataclasses.fields(owner)}
+    flags = {f"{no}{name}".replace("_", "-") for name in fields for no in ("", "no-")}
+    assert len(named) > 20
+    assert named - flags == set()
