@@ -1,5 +1,6 @@
 """Learner and policy worker in one process, as on a GPU: here on the CPU, where everything but CUDA is the same."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -156,7 +157,8 @@ def test_killing_the_process_ends_the_run_as_the_death_of_a_learner_does(one_pro
 
     def kill(status):
         if status.steps > 1_000 and (pid := trainer._supervisor.backend.pids.get("learner")):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it is gone, and nobody has looked yet
+                os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(TrainingFailed, match=r"(?s)learner \(process \d+\) was killed by SIGKILL.*penstock resume"):
         trainer.train(10**8, quiet=True, on_update=kill)
