@@ -68,7 +68,7 @@ def test_several_choices_are_a_vector_of_integers_and_beside_numbers_of_floats()
 
 def test_what_different_processes_count_lies_in_different_cache_lines():
     regions = run_shape(num_workers=3).regions()
-    for name in ("control", "asked", "answered"):
+    for name in ("control", "asked", "answered", "deaths", "deaths_passed"):
         assert regions[name].shape[1] * 8 == ALIGNMENT
     assert regions["gauges"].shape == (3 + 3, 32)  # the workers, policy worker, learner and evaluator
 
