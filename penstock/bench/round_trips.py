@@ -23,7 +23,8 @@ from penstock.engine.roles import Role
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.ipc import fence, set_parent_death_signal
+from penstock.experience.requests import Pending
+from penstock.ipc import set_parent_death_signal
 
 _SHAPE = RunShape(
     num_workers=1,
@@ -55,23 +56,20 @@ class Asker:
     def __init__(self, arena: ExperienceArena) -> None:
         self.bell = arena.rollout_bells[0]
         self.nanoseconds: list[int] = []
-        self._arena = arena
+        self._requests = arena.requests
+        self._rows = np.zeros(arena.shape.group_size, np.int64)
+        self._noise = np.zeros((arena.shape.group_size, arena.shape.action.noise_size), np.float32)
         self._asked_at: int | None = None
 
     def poll(self) -> bool:
         """Ask if nothing is open; False while there is no answer."""
-        arena = self._arena
-        if arena.answered[0] != arena.asked[0]:
+        if not self._requests.is_answered(0):
             return False
-        fence()
         now = time.perf_counter_ns()
         if self._asked_at is not None:
             self.nanoseconds.append(now - self._asked_at)
         self._asked_at = now
-        request = int(arena.asked[0]) + 1
-        fence()
-        arena.asked[0] = request
-        arena.policy_bell.ring()
+        self._requests.ask(0, self._rows, self._noise)
         return True
 
     def handle(self, command: object) -> None:
@@ -84,7 +82,7 @@ class Asker:
 class NoInference:
     """A network that takes no time."""
 
-    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+    def answer(self, pending: Pending) -> None:
         """Leave everything as it is."""
 
 
@@ -125,7 +123,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
             theirs.close()  # so that the death of who holds the other end is seen
         time.sleep(seconds)
         give_up = time.monotonic() + _PATIENCE
-        while arena.answered[0] < 2 * _WARM_UP:
+        while arena.requests.num_answered(0) < 2 * _WARM_UP:
             if time.monotonic() > give_up:
                 raise BenchError(f"{_WARM_UP} requests were not answered in {_PATIENCE:g} s")
             time.sleep(0.01)

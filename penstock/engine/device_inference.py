@@ -19,6 +19,7 @@ from penstock.engine.paths import DataPath
 from penstock.engine.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.experience.requests import Pending
 
 ALIGNMENT = 64
 MEMORY = "memory after"  # no column of an algorithm's goes by this name
@@ -142,10 +143,10 @@ class DeviceInference(Inference):
             self._sizes = bucket_sizes(arena.shape)
             self._buckets = [self._make_bucket(size) for size in self._sizes]
 
-    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+    def answer(self, pending: Pending) -> None:
         """Choose actions, as `Inference` does."""
         with self._on_stream():
-            super().answer(groups, requests)
+            super().answer(pending)
 
     def _on_stream(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)

@@ -24,6 +24,7 @@ from penstock.engine.messages import LearnedInWorker, Tell
 from penstock.engine.paths.gradients import GradientPath
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
+from penstock.experience.requests import Pending
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
@@ -150,11 +151,11 @@ class ActorLearner(Inference):
         self._lags: list[int] = []
         self._skipped_in_a_row = 0
 
-    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None:
+    def answer(self, pending: Pending) -> None:
         """Choose actions; where segments begin, with the shared parameters of now."""
-        if self._arena.request_rows[groups[0], 0] % self._arena.shape.rows_per_slot == 0:
+        if self._arena.requests.rows[pending.groups[0], 0] % self._arena.shape.rows_per_slot == 0:
             self._weights.pull()
-        super().answer(groups, requests)
+        super().answer(pending)
 
     def is_wanted(self) -> bool:
         """Whether more is to be learned."""

@@ -17,10 +17,9 @@ from penstock.engine.device_roles import parts_of
 from penstock.engine.hangs import watched
 from penstock.engine.messages import Command, Died, Failed, Handler, Ready, Report, Stop
 from penstock.engine.process import Told, describe_status, tell
-from penstock.engine.restarts import Restarts, RoleDied, groups_of, successor
+from penstock.engine.restarts import Restarts, RoleDied, successor
 from penstock.engine.roles import PolicyRole, RoleSpec, RolloutRole
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.ipc import fence
+from penstock.experience.arena import ExperienceArena
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
 CHUNK_NBYTES = 1 << 16
@@ -49,8 +48,8 @@ class Replacement:
 
     spec: RoleSpec
     not_before: float
-    deaths: int
-    """Value of Control.DEATHS that the policy worker must have passed before the worker's slots are taken back."""
+    death: int
+    """Number of a rollout worker's death, which the policy worker must pass before its slots are taken back; else 0."""
     commands: list[Command] = field(default_factory=list)
     """What it is to be told when it is back."""
 
@@ -224,20 +223,10 @@ class LocalBackend:
                 raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
             else:
                 back_off = self._restarts.after_kill(story)
-        deaths = self._fence_off(process.spec)
-        self._replacements[name] = Replacement(process.spec, time.monotonic() + back_off, deaths)
+        spec = process.spec
+        death = self._arena.requests.withdraw(spec.rollout.worker) if isinstance(spec, RolloutRole) else 0
+        self._replacements[name] = Replacement(spec, time.monotonic() + back_off, death)
         self._handle(name, Died(story))
-
-    def _fence_off(self, spec: RoleSpec) -> int:
-        """Withdraw a dead rollout worker's requests; return the number of the death."""
-        arena, deaths = self._arena, int(self._arena.control[Control.DEATHS])
-        if isinstance(spec, RolloutRole):
-            arena.asked[groups_of(spec, arena)] = -1
-            fence()  # whoever sees the death sees that the requests are withdrawn
-            deaths += 1
-            arena.control[Control.DEATHS] = deaths
-            arena.policy_bell.ring()
-        return deaths
 
     def _replace_the_dead(self) -> None:
         for name, replacement in list(self._replacements.items()):
@@ -251,7 +240,7 @@ class LocalBackend:
         """Whether no policy worker can still be answering a request from before the death."""
         alive = parts_of([process.spec for process in self._processes.values()])
         has_policy_worker = any(isinstance(spec, PolicyRole) for spec in alive)
-        return not has_policy_worker or self._arena.control[Control.POLICY_PASSED] >= replacement.deaths
+        return not has_policy_worker or self._arena.requests.has_passed(replacement.death)
 
 
 def _receive(control: Connection) -> Report | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from penstock.engine.clock import Clock
 from penstock.engine.inference import Inference
 from penstock.engine.messages import Command, unknown
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.ipc import fence
+from penstock.experience.arena import ExperienceArena
 
 
 class PolicyWorker:
@@ -16,29 +15,19 @@ class PolicyWorker:
 
     def __init__(self, arena: ExperienceArena, inference: Inference) -> None:
         self.bell = arena.policy_bell
-        self._arena = arena
+        self._requests = arena.requests
         self._inference = inference
         self._clock = Clock(arena.gauges_of("policy-0"), self.ACTIVITIES)
 
     def poll(self) -> bool:
         """Answer all requests there are; False if there were none."""
-        arena = self._arena
-        # Whoever has died by now has had its last answer, and its requests are read as withdrawn.
-        deaths = arena.control[Control.DEATHS]
-        fence()
-        arena.control[Control.POLICY_PASSED] = deaths
-        requests = arena.asked.copy()
-        fence()
-        groups = (requests > arena.answered).nonzero()[0]
-        if not len(groups):
+        pending = self._requests.pending()
+        if pending is None:
             self._clock.switch("wait for requests")
             return False
         self._clock.switch("infer")
-        self._inference.answer(groups, requests[groups])
-        fence()
-        arena.answered[groups] = requests[groups]
-        for worker in set((groups // arena.shape.num_groups).tolist()):
-            arena.rollout_bells[worker].ring()
+        self._inference.answer(pending)
+        self._requests.mark_answered(pending)
         return True
 
     def handle(self, command: Command) -> None:

@@ -6,8 +6,6 @@ import time
 from collections import deque
 from dataclasses import replace
 
-import numpy as np
-
 from penstock.engine.messages import Failed
 from penstock.engine.roles import RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
@@ -82,21 +80,13 @@ class Restarts:
 def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
     """Take back what a dead role held, and return who comes in its place, with random numbers of its own.
 
-    For a rollout worker, no policy worker may be answering requests of before its death any more.
+    For a rollout worker, no policy worker may be answering requests from before its death any more.
     """
     if not isinstance(spec, RolloutRole):
         return spec
-    groups = groups_of(spec, arena)
-    arena.asked[groups] = 0
-    arena.answered[groups] = 0
+    arena.requests.reset(spec.rollout.worker)
     arena.reclaim(spec.rollout.worker)
     return replace(spec, rollout=replace(spec.rollout, incarnation=spec.rollout.incarnation + 1))
-
-
-def groups_of(spec: RolloutRole, arena: ExperienceArena) -> np.ndarray:
-    """Numbers of a rollout worker's groups."""
-    count = arena.shape.num_groups
-    return np.arange(spec.rollout.worker * count, (spec.rollout.worker + 1) * count)
 
 
 def _count(moments: deque[float], window: float) -> int:

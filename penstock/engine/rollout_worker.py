@@ -14,7 +14,7 @@ from penstock.engine.noise import NoiseStreams
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.ipc import fence, gather
+from penstock.ipc import gather
 
 if TYPE_CHECKING:
     from penstock.engine.paths.base import Actor, DataPath
@@ -142,7 +142,7 @@ class LaneGroup:
         """
         has_stepped = self.is_waiting_for_actions
         if has_stepped:
-            if self._arena.answered[self._number] != self._arena.asked[self._number]:
+            if not self._arena.requests.is_answered(self._number):
                 return False
             self._step()
         if not self.writer.is_open and not self.writer.open():
@@ -154,7 +154,6 @@ class LaneGroup:
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
-        fence()
         gather(self._arena.columns["action"], self.writer.rows, self._actions)
         self._clock.switch("env")
         self.lanes.step(self._actions)
@@ -163,17 +162,10 @@ class LaneGroup:
 
     def _ask(self) -> None:
         self.writer.restart_if_fenced()
-        arena, number = self._arena, self._number
-        arena.request_rows[number] = self.writer.rows
-        arena.noise[number] = self._noise.draw()
-        request = int(arena.asked[number]) + 1
+        requests, rows, noise = self._arena.requests, self.writer.rows, self._noise.draw()
         if self._actor is None:
-            fence()
-            arena.asked[number] = request
-            arena.policy_bell.ring()
+            requests.ask(self._number, rows, noise)
         else:
             self._clock.switch("infer")
-            self._actor.answer(np.array([number]), np.array([request]))
-            arena.asked[number] = request
-            arena.answered[number] = request
+            requests.ask_and_answer(self._number, rows, noise, self._actor.answer)
         self.is_waiting_for_actions = True

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from penstock.experience.layout import RETURN_NBYTES, RunShape
+from penstock.experience.requests import Requests
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, require_memory
 
 
@@ -18,13 +19,9 @@ class Control(IntEnum):
     """Experience begun in an earlier epoch is thrown away."""
     GOAL = 1
     """The learner takes no further batch once it has learned from this many steps."""
-    DEATHS = 2
-    """Deaths of rollout workers so far."""
-    POLICY_PASSED = 3
-    """The last value of DEATHS that the policy worker has seen between two batches; written by it."""
-    WEIGHTS_SET = 4
+    WEIGHTS_SET = 2
     """How often parameters that rollout workers share were replaced from outside; written by the learner."""
-    PACE = 5
+    PACE = 3
     """Nanoseconds that the learner's last batch took it; 0 where time is to decide nothing; written by the learner."""
 
 
@@ -71,8 +68,8 @@ class ExperienceArena:
     contributions : ndarray
         int64 ``[num_workers + 1, 8]``: see `Contribution`; each row is written by its worker, the last one, which says
         what was before, by the supervisor before there are any.
-    asked, answered : ndarray
-        Per group: number of the last request (written by its worker) and of the last answer (by the policy worker).
+    requests : Requests
+        What the groups of lanes ask of whoever infers for them.
     """
 
     def __init__(self, shape: RunShape, arena: Arena, *, fresh: bool = False) -> None:
@@ -95,11 +92,6 @@ class ExperienceArena:
         self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
         self.slot_memory = array("slot_memory")
-        self.asked = array("asked")[:, 0]
-        self.answered = array("answered")[:, 0]
-        self.request_rows = array("request_rows")
-        self.noise = array("noise")
-        self.lane_memory = array("lane_memory")
 
         if fresh:
             self.full = Ring.create(arena, offset("full"), 4 * shape.num_slots)  # hints may be doubled after a death
@@ -116,6 +108,7 @@ class ExperienceArena:
         self.policy_bell = bell(arena, offset("policy_bell"))
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
         self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
+        self.requests = Requests(shape, array, self.policy_bell, self.rollout_bells)
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:

@@ -142,7 +142,7 @@ class RunShape:
         def opaque(name: str, nbytes: int) -> tuple[str, tuple[int, ...], str, int]:
             return name, (nbytes,), "uint8", nbytes
 
-        rows, lanes, size = self.num_slots * self.rows_per_slot, self.num_lanes, self.state_size
+        rows, size = self.num_slots * self.rows_per_slot, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
         yield array("gauges", (self.num_workers + len(SINGLE_ROLES), 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
@@ -161,6 +161,8 @@ class RunShape:
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("request_rows", (self.all_groups, self.group_size), "int64")
         yield array("noise", (self.all_groups, self.group_size, self.action.noise_size), "float32")
-        yield array("lane_memory", (2, lanes, size), "float32")
+        yield array("lane_memory", (2, self.all_groups, self.group_size, size), "float32")
+        yield array("deaths", (1, ALIGNMENT // 8), "int64")
+        yield array("deaths_passed", (1, ALIGNMENT // 8), "int64")
         for column in self.step_columns():
             yield array(column.name, (rows, *column.shape), column.dtype)

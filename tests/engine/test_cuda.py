@@ -15,6 +15,7 @@ from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory
+from penstock.experience.requests import Pending
 from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
 from tests.engine.processes import Watched
 from tests.experience.test_batch import CPU, filled_arena, read, reader
@@ -89,7 +90,7 @@ def test_a_graph_answers_with_the_weights_of_now():
         run.weights.publish(run.weights.version + 1, 0)
         run.workers[0].poll()
         assert run.policy_worker.poll()
-        assert run.arena.columns["action"][run.arena.request_rows[0]].tolist() == [action] * 4
+        assert run.arena.columns["action"][run.arena.requests.rows[0]].tolist() == [action] * 4
     run.close()
 
 
@@ -97,9 +98,9 @@ def test_bfloat16_graphs_answer_what_bfloat16_answers_operation_by_operation():
     run, inference = on_gpu(Recording, num_groups=1, precision="bfloat16", hidden_sizes=(64, 64))
     plain = Inference(run.arena, run.algorithm, "cuda", SegmentPath())
     run.workers[0].poll()
-    rows, answers = run.arena.request_rows[0], []
+    rows, answers = run.arena.requests.rows[0], []
     for one in (inference, inference, plain):
-        one.answer(np.array([0]), np.array([1]))
+        one.answer(Pending(np.array([0]), np.array([1])))
         answers.append(run.arena.columns["logits"][rows].copy())
     assert inference._buckets[0].graph is not None
     assert np.array_equal(answers[0], answers[1])

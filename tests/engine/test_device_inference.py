@@ -14,6 +14,7 @@ from penstock.engine.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.policy_worker import PolicyWorker
+from penstock.experience.requests import Pending
 from tests.engine.collecting import Collecting, Repeating
 from tests.envs.masked import MaskedEnv
 
@@ -87,8 +88,8 @@ def test_answers_are_those_of_the_weights_of_now(infer):
             run.model.policy_head.bias[:] = 0.0
             run.model.policy_head.bias[action] = 1_000.0
         run.weights.publish(run.weights.version + 1, 0)
-        inference.answer(np.array([0]), np.array([1]))
-        assert run.arena.columns["action"][run.arena.request_rows[0]].tolist() == [action] * 4
+        inference.answer(Pending(np.array([0]), np.array([1])))
+        assert run.arena.columns["action"][run.arena.requests.rows[0]].tolist() == [action] * 4
     run.close()
 
 
@@ -107,9 +108,9 @@ def test_what_pads_a_bucket_is_answered_and_written_nowhere():
     for worker in run.workers:
         worker.poll()
     run.arena.columns["action"][...] = -7
-    inference.answer(np.array([1, 2, 4]), np.array([1, 1, 1]))
-    asked = run.arena.request_rows[[1, 2, 4]].reshape(-1)
-    assert set(np.flatnonzero(run.arena.columns["action"] != -7)) == set(asked.tolist())
+    inference.answer(Pending(np.array([1, 2, 4]), np.array([1, 1, 1])))
+    rows = run.arena.requests.rows[[1, 2, 4]].reshape(-1)
+    assert set(np.flatnonzero(run.arena.columns["action"] != -7)) == set(rows.tolist())
     run.close()
 
 
@@ -152,10 +153,10 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
     for worker in run.workers:
         worker.poll()
     for groups in ([0], [0, 1]):
-        rows = run.arena.request_rows[groups].reshape(-1)
+        rows = run.arena.requests.rows[groups].reshape(-1)
         answers = []
         for one in (inference, plain):
-            one.answer(np.array(groups), np.array([1] * len(groups)))
+            one.answer(Pending(np.array(groups), np.array([1] * len(groups))))
             answers.append(run.arena.columns["action"][rows].copy())
         assert np.array_equal(*answers)
     notes = [report.text for report in run.reports if isinstance(report, Note)]

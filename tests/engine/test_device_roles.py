@@ -20,7 +20,6 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer, TrainingFailed
-from penstock.experience.arena import Control
 from tests.engine.collecting import FIRST_VERSION, Collecting
 from tests.engine.processes import TINY, Watched, wait_until
 from tests.engine.test_local import Stubborn, always
@@ -175,9 +174,9 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
         trainer.train(2_500, quiet=True, on_update=kill)
         assert killed and trainer.status.restarts == 1
-        control = trainer._arena.control
-        assert control[Control.DEATHS] == 1
-        wait_until(lambda: control[Control.POLICY_PASSED] == 1, "the policy worker passes the death")
+        requests = trainer._arena.requests
+        wait_until(lambda: requests.has_passed(1), "the policy worker passes the death")
+        assert not requests.has_passed(2)
 
 
 def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_process):
@@ -188,9 +187,9 @@ def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_proc
     specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
     backend = LocalBackend(run.arena, specs, lambda *_: None, Restarts(False))
     backend._processes = {spec.name: Process(spec, 0, None) for spec in specs[1:]}
-    dead = Replacement(specs[0], 0.0, deaths=1)
+    dead = Replacement(specs[0], 0.0, death=run.arena.requests.withdraw(0))
     assert not backend._has_passed(dead)
-    run.arena.control[Control.POLICY_PASSED] = 1
+    run.policy_worker.poll()
     assert backend._has_passed(dead)
     backend._processes.clear()
     backend.close(0.0)
@@ -293,9 +292,9 @@ def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learn
     )
     run.workers[0].poll()
     end = time.monotonic() + 30
-    while run.arena.answered[0] == 0 and time.monotonic() < end:
+    while not run.arena.requests.is_answered(0) and time.monotonic() < end:
         pair.poll()
-    rows = run.arena.request_rows[0]
+    rows = run.arena.requests.rows[0]
     assert run.arena.columns["version"][rows].tolist() == [FIRST_VERSION] * 4
     with torch.no_grad():
         policy_now, _ = run.model.evaluate(torch.from_numpy(run.arena.columns["obs"][rows]))

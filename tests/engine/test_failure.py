@@ -18,18 +18,14 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
-from penstock.engine import evaluations, hangs, launcher, local, policy_worker, restarts
+from penstock.engine import evaluations, hangs, launcher, local, restarts
 from penstock.engine.evaluation import EVALUATION_LANES
 from penstock.engine.local import LocalBackend
 from penstock.engine.messages import Note, SetWeights
-from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.restarts import Restarts
-from penstock.engine.roles import RolloutRole
-from penstock.engine.rollout_worker import RolloutSpec
 from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.making import lane_seed
-from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -119,31 +115,6 @@ def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch
         assert result.eval_return is not None
         assert trainer.status.restarts == 1
         assert trainer._supervisor.backend.pids["evaluator"] != pids["evaluator"]
-
-
-@pytest.mark.parametrize("interrupted", ["supervisor", "policy worker"])
-def test_a_policy_worker_that_has_seen_a_death_answers_no_request_from_before_it(interrupted, monkeypatch):
-    # Between two words of the one, at its fence, the other has its turn.
-    monkeypatch.setattr(launcher, "take", lambda: None)
-    run = Collecting(PPO, inference="central", num_groups=1)
-    worker = RolloutRole(RolloutSpec(0, run.env, SegmentPath(), 0, 0, 1), None)
-    backend = LocalBackend(run.arena, [worker], run.report, Restarts(False))
-    run.workers[0].poll()
-    assert run.arena.asked.tolist() == [1]
-    if interrupted == "supervisor":
-        found = []
-        monkeypatch.setattr(local, "fence", lambda: found.append(run.policy_worker.poll()))
-        backend._fence_off(worker)
-        assert found == [False]
-    else:
-        deaths = iter([worker])
-        monkeypatch.setattr(policy_worker, "fence", lambda: [backend._fence_off(dead) for dead in deaths])
-        run.policy_worker.poll()
-    assert run.arena.control[Control.POLICY_PASSED] == 0
-    run.policy_worker.poll()
-    assert run.arena.control[Control.POLICY_PASSED] == 1
-    assert run.arena.answered.tolist() == [0]
-    run.close()
 
 
 @pytest.mark.parametrize(

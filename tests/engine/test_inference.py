@@ -8,7 +8,7 @@ from penstock.algorithms.appo import APPO
 from penstock.engine.inference import Inference
 from penstock.engine.messages import Episodes, Stop
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.arena import Control
+from penstock.experience.requests import Pending, Requests
 from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
 
 
@@ -78,15 +78,15 @@ def test_the_memory_state_of_a_segment_is_what_comes_of_its_lanes_whole_story(me
 def test_every_step_records_the_version_of_the_weights_that_chose_it_and_new_ones_are_taken_at_once():
     run = Collecting(APPO)
     run.poll()
-    asked = run.arena.request_rows[0].copy()
-    assert run.arena.columns["version"][asked].tolist() == [FIRST_VERSION] * 4
+    rows = run.arena.requests.rows[0].copy()
+    assert run.arena.columns["version"][rows].tolist() == [FIRST_VERSION] * 4
     with torch.no_grad():
         run.model.policy_head.bias[:] = torch.tensor([50.0, -50.0])
     run.weights.publish(9, 0)
     run.poll()
-    asked = run.arena.request_rows[0]
-    assert run.arena.columns["version"][asked].tolist() == [9] * 4
-    assert run.arena.columns["action"][asked].tolist() == [0] * 4
+    rows = run.arena.requests.rows[0]
+    assert run.arena.columns["version"][rows].tolist() == [9] * 4
+    assert run.arena.columns["action"][rows].tolist() == [0] * 4
     run.close()
 
 
@@ -96,25 +96,25 @@ def test_an_answer_touches_no_rows_but_those_that_asked():
     for name in ("action", "log_prob", "version"):
         run.arena.columns[name][...] = -7
     assert run.policy_worker.poll()
-    asked = set(run.arena.request_rows.ravel().tolist())
+    rows = set(run.arena.requests.rows.ravel().tolist())
     for name in ("action", "log_prob", "version"):
-        assert set(np.flatnonzero(run.arena.columns[name] != -7).tolist()) == asked, name
+        assert set(np.flatnonzero(run.arena.columns[name] != -7).tolist()) == rows, name
     run.close()
 
 
-def test_an_answer_that_is_given_again_is_the_same():
+def test_an_answer_that_is_given_again_is_the_same(monkeypatch):
     # A policy worker that died before it could say that it had answered is replaced by one that answers anew.
     run = Collecting(APPO, inference="central", num_groups=1, memory="lstm")
     for _ in range(3):
         run.poll()
     run.workers[0].poll()
-    arena = run.arena
+    with monkeypatch.context() as death:
+        death.setattr(Requests, "mark_answered", lambda requests, pending: None)
+        assert run.policy_worker.poll()
+    columns, memory, rows = run.arena.columns, run.arena.requests._memory, run.arena.requests.rows[0]
+    first = [columns["action"][rows].copy(), columns["log_prob"][rows].copy(), memory.copy()]
     assert run.policy_worker.poll()
-    rows, answered = arena.request_rows[0].copy(), int(arena.answered[0])
-    first = [arena.columns["action"][rows].copy(), arena.columns["log_prob"][rows].copy(), arena.lane_memory.copy()]
-    arena.answered[0] = answered - 1
-    assert run.policy_worker.poll()
-    again = [arena.columns["action"][rows], arena.columns["log_prob"][rows], arena.lane_memory]
+    again = [columns["action"][rows], columns["log_prob"][rows], memory]
     assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True)) and again[2].any()
     run.close()
 
@@ -125,11 +125,12 @@ def test_batches_of_different_sizes_in_turn_are_answered_as_each_by_itself():
         run.poll()
     run.workers[0].poll()
     arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu", SegmentPath())
+    (number,) = set(arena.requests.pending().numbers.tolist())
     for groups in ([0, 1], [1], [0, 1], [0], [1], [1, 0]):
         answers = []
         for answering in (inference, Inference(run.arena, run.algorithm, "cpu", SegmentPath())):
             arena.columns["log_prob"].fill(-7.0)
-            answering.answer(np.array(groups), arena.asked[groups])
+            answering.answer(Pending(np.array(groups), np.full(len(groups), number)))
             answers.append([arena.columns[name].copy() for name in ("action", "log_prob")])
         assert all(np.array_equal(one, two) for one, two in zip(*answers, strict=True)), groups
         assert (answers[0][1] != -7.0).sum() == len(groups) * arena.shape.group_size
@@ -140,10 +141,10 @@ def test_a_policy_worker_answers_the_groups_that_wait_and_wakes_their_workers():
     run = Collecting(APPO, inference="central", num_workers=2, num_groups=2)
     assert not run.policy_worker.poll(), "nobody has asked yet"
     run.workers[1].poll()
-    assert run.arena.asked.tolist() == [0, 0, 1, 1]
+    assert run.arena.requests.pending().groups.tolist() == [2, 3]
     rung = [bell.value for bell in run.arena.rollout_bells]
     assert run.policy_worker.poll()
-    assert run.arena.answered.tolist() == [0, 0, 1, 1]
+    assert [run.arena.requests.num_answered(group) for group in range(4)] == [0, 0, 1, 1]
     assert [bell.value != before for bell, before in zip(run.arena.rollout_bells, rung, strict=True)] == [False, True]
     assert not run.policy_worker.poll()
     run.close()
@@ -151,9 +152,10 @@ def test_a_policy_worker_answers_the_groups_that_wait_and_wakes_their_workers():
 
 def test_a_policy_worker_says_which_deaths_it_has_seen_between_two_batches():
     run = Collecting(APPO, inference="central", num_groups=1)
-    run.arena.control[Control.DEATHS] = 4
+    death = run.arena.requests.withdraw(0)
+    assert not run.arena.requests.has_passed(death)
     run.policy_worker.poll()
-    assert run.arena.control[Control.POLICY_PASSED] == 4
+    assert run.arena.requests.has_passed(death)
     run.close()
 
 

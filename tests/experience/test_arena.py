@@ -45,7 +45,7 @@ def states(arena):
 def test_in_a_fresh_arena_every_slot_is_free_and_nobody_is_waited_for():
     arena = ExperienceArena.create(run_shape(slots_per_lane=3))
     assert len(arena.full) == 0 and states(arena) == [SlotState.FREE] * 6
-    assert not arena.control.any() and not arena.asked.any() and not arena.answered.any()
+    assert not arena.control.any() and arena.requests.pending() is None
 
 
 def test_whoever_attaches_sees_the_same_columns_words_and_slots():
@@ -55,7 +55,7 @@ def test_whoever_attaches_sees_the_same_columns_words_and_slots():
     for number, (name, column) in enumerate(creator.columns.items()):
         column[...] = number % 2
         assert (other.columns[name] == number % 2).all() and other.columns[name].shape == column.shape
-    for name in ("control", "asked", "answered", "slot_epoch", "slot_memory", "lane_memory", "noise"):
+    for name in ("control", "slot_epoch", "slot_memory"):
         getattr(creator, name)[...] = 3
         assert (getattr(other, name) == 3).all(), name
     other.slots.claim(np.array([1]), SlotState.FREE, SlotState.WRITING, 0)

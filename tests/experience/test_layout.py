@@ -68,7 +68,7 @@ def test_several_choices_are_a_vector_of_integers_and_beside_numbers_of_floats()
 
 def test_what_different_processes_count_lies_in_different_cache_lines():
     regions = run_shape(num_workers=3).regions()
-    for name in ("control", "asked", "answered"):
+    for name in ("control", "asked", "answered", "deaths", "deaths_passed"):
         assert regions[name].shape[1] * 8 == ALIGNMENT
     names = ("rollout-0", "rollout-2", "policy-0", "learner", "evaluator")
     assert [run_shape(num_workers=3).gauge_row(name) for name in names] == [0, 2, 3, 4, 5]

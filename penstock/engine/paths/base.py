@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.engine.weights import MakeWeights
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
+    from penstock.experience.requests import Pending
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
@@ -49,7 +50,7 @@ class ExperienceWriter(Protocol):
 class Actor(Protocol):
     """Whoever answers requests on the spot."""
 
-    def answer(self, groups: np.ndarray, requests: np.ndarray) -> None: ...
+    def answer(self, pending: Pending) -> None: ...
 
 
 class Rehearsal(Protocol):

@@ -1,0 +1,177 @@
+"""Requests for actions: groups of lanes ask, and whoever infers for them answers. All words between them are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.experience.layout import RunShape
+from penstock.ipc import Doorbell, fence
+
+WITHDRAWN = -1
+
+
+class Pending(NamedTuple):
+    """Requests that wait for an answer.
+
+    Attributes
+    ----------
+    groups
+        int64 ``[G]``: the groups that ask.
+    numbers
+        int64 ``[G]``: the number of each group's request.
+    """
+
+    groups: np.ndarray
+    numbers: np.ndarray
+
+
+class Requests:
+    """The last request of every group, and whether it is answered.
+
+    A group numbers its requests 1, 2, 3 and has one open at a time. Its rollout worker raises the group's word `asked`
+    when everything that the request says is written. The policy worker raises `answered` to the same number when the
+    actions are written. With local inference the rollout worker does both.
+
+    The supervisor withdraws the requests of a dead rollout worker, but the policy worker may be answering one right
+    then. So the supervisor counts deaths, and between two batches the policy worker says how many it has seen: it
+    answers no request from before those deaths any more. Only then does the supervisor reset the requests.
+
+    Parameters
+    ----------
+    shape
+        The run's numbers.
+    array
+        Returns the arena's array of a name.
+    policy_bell, rollout_bells
+        Rung by who asks, and by who answers.
+
+    Attributes
+    ----------
+    rows
+        int64 ``[groups, group_size]``: rows where the lanes of each group stood when it last asked.
+    noise
+        float32 ``[groups, group_size, noise_size]``: random numbers for the actions that it asked for.
+    """
+
+    def __init__(
+        self,
+        shape: RunShape,
+        array: Callable[[str], np.ndarray],
+        policy_bell: Doorbell,
+        rollout_bells: Sequence[Doorbell],
+    ) -> None:
+        # Each group's are written by its rollout worker; the supervisor withdraws and resets a dead worker's.
+        self._asked = array("asked")[:, 0]
+        self.rows = array("request_rows")
+        self.noise = array("noise")
+        # Written by whoever infers; the supervisor resets a dead worker's.
+        self._answered = array("answered")[:, 0]
+        # A state of every lane in each of two buffers, by turns, float32 [2, groups, group_size, state_size]: request
+        # n starts from buffer n % 2 and leaves what comes after in the other. Written by whoever infers.
+        self._memory = array("lane_memory")
+        self._deaths = array("deaths")[:, 0]  # of rollout workers so far; written by the supervisor
+        self._passed = array("deaths_passed")[:, 0]  # the last of them that the policy worker has passed; written by it
+        self._policy_bell = policy_bell
+        self._rollout_bells = rollout_bells
+        self._num_groups = shape.num_groups
+        # For local inference, made once and not in every step.
+        self._alone = [Pending(np.array([group]), np.zeros(1, np.int64)) for group in range(shape.all_groups)]
+
+    def ask(self, group: int, rows: np.ndarray, noise: np.ndarray) -> None:
+        """Ask for a group's next actions, and wake the policy worker.
+
+        Parameters
+        ----------
+        group
+            Number of the group.
+        rows
+            int64 ``[group_size]``: where its lanes stand.
+        noise
+            float32 ``[group_size, noise_size]``: random numbers for their actions.
+        """
+        self.rows[group] = rows
+        self.noise[group] = noise
+        fence()  # whoever sees the request sees what it says
+        self._asked[group] += 1
+        self._policy_bell.ring()
+
+    def ask_and_answer(
+        self, group: int, rows: np.ndarray, noise: np.ndarray, answer: Callable[[Pending], object]
+    ) -> None:
+        """Ask as `ask` does, and have `answer` answer in this thread: nobody else sees the request open."""
+        self.rows[group] = rows
+        self.noise[group] = noise
+        pending = self._alone[group]
+        number = int(self._asked[group]) + 1
+        pending.numbers[0] = number
+        answer(pending)
+        self._asked[group] = number
+        self._answered[group] = number
+
+    def is_answered(self, group: int) -> bool:
+        """Whether a group has nothing open; then its actions are there to be read."""
+        if self._answered[group] != self._asked[group]:
+            return False
+        fence()  # the actions are read after the word
+        return True
+
+    def num_answered(self, group: int) -> int:
+        """Number of a group's last request that was answered."""
+        return int(self._answered[group])
+
+    def pending(self) -> Pending | None:
+        """Return all requests that wait, None if there are none. The policy worker calls it between two batches.
+
+        Whoever has died by now has had its last answer, and its requests are read as withdrawn.
+        """
+        deaths = self._deaths[0]
+        fence()
+        self._passed[0] = deaths
+        asked = self._asked.copy()
+        fence()  # what a request says is read after the word
+        groups = (asked > self._answered).nonzero()[0]
+        return Pending(groups, asked[groups]) if len(groups) else None
+
+    def memory(self, pending: Pending) -> np.ndarray:
+        """Memory states that the lanes of these requests start from, float32 ``[N, state_size]``."""
+        state_size = self._memory.shape[-1]
+        return self._memory[pending.numbers & 1, pending.groups].reshape(-1, state_size)
+
+    def keep_memory(self, pending: Pending, memory_after: np.ndarray) -> None:
+        """Keep the memory states that the next requests start from, float32 ``[N, state_size]``.
+
+        An answer that is never finished leaves the states that it started from as they were.
+        """
+        turns = 1 - (pending.numbers & 1)
+        self._memory[turns, pending.groups] = memory_after.reshape(len(turns), *self._memory.shape[2:])
+
+    def mark_answered(self, pending: Pending) -> None:
+        """Say that all actions that these requests asked for are written, and wake the rollout workers."""
+        fence()  # whoever sees the answer sees the actions
+        self._answered[pending.groups] = pending.numbers
+        for worker in set((pending.groups // self._num_groups).tolist()):
+            self._rollout_bells[worker].ring()
+
+    def withdraw(self, worker: int) -> int:
+        """Withdraw the requests of a dead rollout worker; return the number of its death."""
+        self._asked[self._groups_of(worker)] = WITHDRAWN
+        fence()  # whoever sees the death sees that the requests are withdrawn
+        self._deaths[0] += 1
+        self._policy_bell.ring()
+        return int(self._deaths[0])
+
+    def has_passed(self, death: int) -> bool:
+        """Whether the policy worker can no longer be answering a request from before a death."""
+        return bool(self._passed[0] >= death)
+
+    def reset(self, worker: int) -> None:
+        """Let the successor of a dead rollout worker begin anew; the policy worker has passed the death, or is gone."""
+        groups = self._groups_of(worker)
+        self._asked[groups] = 0
+        self._answered[groups] = 0
+
+    def _groups_of(self, worker: int) -> slice:
+        return slice(worker * self._num_groups, (worker + 1) * self._num_groups)
