@@ -33,8 +33,8 @@ from typing import Any
 from penstock import Trainer
 from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe, machine_facts
-from penstock.engine import launcher
-from penstock.engine.evaluation import evaluate_run
+from penstock.engine.backends import launcher
+from penstock.play.evaluation import evaluate_run
 from penstock.runs.run_directory import resolve_checkpoint
 
 EPISODES = 100

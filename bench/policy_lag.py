@@ -31,11 +31,11 @@ from torch import Tensor
 import penstock
 from penstock.algorithms.impala import IMPALA
 from penstock.bench.machine import describe
-from penstock.engine import learner
-from penstock.engine.evaluation import evaluate_run
-from penstock.engine.weights import SharedWeights
+from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.roles import learner
 from penstock.experience.batch import Batch
 from penstock.ipc import WeightsBlock
+from penstock.play.evaluation import evaluate_run
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",

@@ -23,7 +23,7 @@ import numpy as np
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
 from penstock.bench.machine import describe, machine_facts
-from penstock.engine.launcher import kept
+from penstock.engine.backends.launcher import kept
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",

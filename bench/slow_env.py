@@ -27,7 +27,7 @@ import penstock
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
 from penstock.bench.machine import describe
-from penstock.engine.launcher import kept
+from penstock.engine.backends.launcher import kept
 from penstock.envs.making import lane_seed
 
 MARK = 0.9

@@ -25,11 +25,11 @@ import torch
 from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe
 from penstock.config import make_config
-from penstock.engine.learner import LearnerState, Start
+from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.paths.replay import make_replay
+from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.preparation import run_shape
-from penstock.engine.replay_learner import ReplayLearner
-from penstock.engine.weights import SharedWeights
+from penstock.engine.roles.learner import LearnerState, Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 

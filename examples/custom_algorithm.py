@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 import penstock
-from penstock.algorithms.losses import masked_mean, normalize_advantage, value_error
-from penstock.algorithms.returns import gae
+from penstock.algorithms.arithmetic.losses import masked_mean, normalize_advantage, value_error
+from penstock.algorithms.arithmetic.returns import gae
 
 
 @dataclass(frozen=True, kw_only=True)

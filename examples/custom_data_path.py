@@ -14,8 +14,8 @@ import torch
 
 import penstock
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
+from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.segment_learner import SegmentLearner
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 import penstock
+from penstock.algorithms.arithmetic.td import huber, td_target
 from penstock.algorithms.dqn import DQN, DQNConfig
-from penstock.algorithms.td import huber, td_target
 
 
 @dataclass(frozen=True, kw_only=True)

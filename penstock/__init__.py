@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock import replay
-    from penstock.algorithms.replay import ReplayAlgorithm
-    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.algorithms.bases.replay import ReplayAlgorithm
+    from penstock.algorithms.bases.segment import SegmentAlgorithm
     from penstock.config import AsynchronousConfig, ReplayConfig, SegmentConfig
     from penstock.engine.faces import A2C, A3C, APPO, DDPG, DQN, IMPALA, PPO, SAC, TD3, ApeX
-    from penstock.engine.policy import Policy, load_policy
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
+    from penstock.play.policy import Policy, load_policy
 
     __version__: str
 
@@ -56,13 +56,13 @@ _HOMES = {
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",
-    "Policy": "penstock.engine.policy",
-    "ReplayAlgorithm": "penstock.algorithms.replay",
+    "Policy": "penstock.play.policy",
+    "ReplayAlgorithm": "penstock.algorithms.bases.replay",
     "ReplayConfig": "penstock.config",
-    "SegmentAlgorithm": "penstock.algorithms.segment",
+    "SegmentAlgorithm": "penstock.algorithms.bases.segment",
     "SegmentConfig": "penstock.config",
     "Trainer": "penstock.engine.trainer",
-    "load_policy": "penstock.engine.policy",
+    "load_policy": "penstock.play.policy",
     "make_env": "penstock.envs",
 }
 

@@ -139,7 +139,7 @@ def evaluate(args: list[str]) -> int:
     try:
         path = resolve_checkpoint(flags.run, flags.checkpoint, report=_warn)
         meta = verify_checkpoint(path)
-        from penstock.engine.evaluation import evaluate_run
+        from penstock.play.evaluation import evaluate_run
 
         result = evaluate_run(
             path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed,
@@ -286,7 +286,7 @@ def _summary(result: TrainResult) -> str:
 
 def _prepare() -> None:
     """Let a process import torch while this one reads the flags."""
-    from penstock.engine.launcher import prepare
+    from penstock.engine.backends.launcher import prepare
 
     prepare()
 

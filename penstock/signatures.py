@@ -28,7 +28,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.trainer import Trainer
 
 class Face(Trainer):

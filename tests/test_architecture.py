@@ -23,14 +23,15 @@ MAY_USE = {
     "envs": {"imports", "ipc"},
     "experience": {"envs", "ipc", "replay"},
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
-    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms"},
+    "play": {"config", "runs", "nn", "envs", "algorithms"},
+    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"},
     "flags": {"config"},
     "signatures": {"config", "engine", "flags"},
     "pages": {"config", "algorithms", "flags"},
     "doctor": {"ipc"},
-    "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "engine"},
-    "cli": {"config", "output", "runs", "envs", "algorithms", "engine", "flags", "doctor", "bench"},
-    "__init__": {"config", "envs", "algorithms", "engine"},
+    "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
+    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor", "bench"},
+    "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 
 MODULES = sorted(HOUSE.rglob("*.py"))
@@ -103,8 +104,8 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
         ("penstock.bench.ideal", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),
         ("penstock.experience", {"torch", "gymnasium"}),
-        ("penstock.engine.rollout_worker", {"torch"}),
-        ("penstock.engine.launcher", {"torch"}),
+        ("penstock.engine.roles.rollout_worker", {"torch"}),
+        ("penstock.engine.backends.launcher", {"torch"}),
     ],
 )
 def test_importing_it_leaves_out_what_it_does_not_need_at_once(module, stays_out):

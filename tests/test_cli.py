@@ -12,8 +12,8 @@ import torch
 
 from penstock.bench import BenchError
 from penstock.cli import main
-from penstock.engine.evaluation import Evaluation
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
+from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 
@@ -91,9 +91,10 @@ def fake_engine(monkeypatch, tmp_path):
         Trainer=FakeTrainer, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "penstock.engine.trainer", trainer)
-    monkeypatch.setitem(sys.modules, "penstock.engine.launcher", module("penstock.engine.launcher", prepare=prepare))
-    evaluation = module("penstock.engine.evaluation", evaluate_run=evaluate_run)
-    monkeypatch.setitem(sys.modules, "penstock.engine.evaluation", evaluation)
+    launcher = "penstock.engine.backends.launcher"
+    monkeypatch.setitem(sys.modules, launcher, module(launcher, prepare=prepare))
+    evaluation = module("penstock.play.evaluation", evaluate_run=evaluate_run)
+    monkeypatch.setitem(sys.modules, "penstock.play.evaluation", evaluation)
     monkeypatch.chdir(tmp_path)
 
 
@@ -304,7 +305,7 @@ def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["penstock.engine.launcher"], "prepare", interrupt)
+    monkeypatch.setattr(sys.modules["penstock.engine.backends.launcher"], "prepare", interrupt)
     assert main(["train", "ppo", *ENV]) == 130
 
 
@@ -400,7 +401,7 @@ def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeyp
     def fail(path, **how):
         raise EnvironmentFailure("CartPole-v1", "step", 0, 3, "ValueError: oops")
 
-    monkeypatch.setattr(sys.modules["penstock.engine.evaluation"], "evaluate_run", fail)
+    monkeypatch.setattr(sys.modules["penstock.play.evaluation"], "evaluate_run", fail)
     assert main(["eval", "my-run"]) == 1
     assert "ValueError: oops" in capsys.readouterr().err
 

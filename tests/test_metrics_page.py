@@ -9,8 +9,9 @@ import pytest
 
 import penstock
 from penstock.algorithms import ALGORITHMS, load_algorithm
-from penstock.engine import progress, rollout_worker
+from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
+from penstock.engine.watching import progress
 from penstock.runs.status import Status
 
 DOCS = Path(__file__).parents[1] / "docs"

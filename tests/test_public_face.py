@@ -15,7 +15,7 @@ import torch
 import penstock
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.evaluation import Evaluation
+from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint
 
 SETTINGS: dict[str, Any] = {

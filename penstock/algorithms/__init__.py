@@ -8,7 +8,7 @@ from penstock.config import ConfigError, closest, find_object
 from penstock.imports import place_of
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
 
 ALGORITHMS = {
     "appo": "penstock.algorithms.appo:APPO",
@@ -37,8 +37,8 @@ def load_algorithm(name: str) -> type[Algorithm]:
         names = sorted(ALGORITHMS)
         raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
     algorithm = find_object(target, "algorithm")
-    from penstock.algorithms.replay import ReplayAlgorithm
-    from penstock.algorithms.segment import SegmentAlgorithm
+    from penstock.algorithms.bases.replay import ReplayAlgorithm
+    from penstock.algorithms.bases.segment import SegmentAlgorithm
 
     if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm | ReplayAlgorithm)):
         found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else f"a {type(algorithm).__name__}"

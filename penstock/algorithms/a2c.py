@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import Metrics
-from penstock.algorithms.losses import masked_mean, value_error
-from penstock.algorithms.returns import explained_variance
-from penstock.algorithms.rmsprop import RMSPropConfig, build_rmsprop
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.arithmetic.losses import masked_mean, value_error
+from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Scheduled, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic

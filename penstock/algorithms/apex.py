@@ -8,10 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import Request
+from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.algorithms.arithmetic.td import epsilon_ladder
+from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.dqn import DQN, QLearningConfig
-from penstock.algorithms.priorities import absolute_td_error
-from penstock.algorithms.td import epsilon_ladder
 from penstock.config import Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column

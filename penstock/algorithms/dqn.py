@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import Metrics, Request
-from penstock.algorithms.optimizers import RMSprop, fused_adam
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.td import double_q_value, huber, linear_schedule, max_q_value, td_target
+from penstock.algorithms.arithmetic.optimizers import RMSprop, fused_adam
+from penstock.algorithms.arithmetic.td import double_q_value, huber, linear_schedule, max_q_value, td_target
+from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import NETWORK, STATE, STORED, Config, ReplayConfig, Scheduled, require
 from penstock.envs.spaces import ActionKind
 from penstock.experience.transition_batch import TransitionBatch

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.base import Metrics
-from penstock.algorithms.losses import (
+from penstock.algorithms.arithmetic.losses import (
     approximate_kl,
     clip_fraction,
     clipped_surrogate,
@@ -18,8 +17,9 @@ from penstock.algorithms.losses import (
     normalize_advantage,
     value_error,
 )
-from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.algorithms.returns import explained_variance
+from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.config import Config, ConfigError, Scheduled, require_whole_segments
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.base import Metrics
-from penstock.algorithms.control import ControlAlgorithm, ControlConfig
-from penstock.algorithms.td import td_target
+from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Scheduled, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import StochasticActorCritic

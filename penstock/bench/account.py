@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.bench.costs import Costs, Crew
 from penstock.bench.engine_run import EngineRun
-from penstock.engine.time_spent import RoleTime, is_work
+from penstock.engine.watching.time_spent import RoleTime, is_work
 from penstock.runs.status import REAL_WORK
 
 NAMES = {"env": "stepping environments", "infer": "choosing actions", "learn": "learning"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.bench import BenchUsageError, require_directory_of
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
 
 _HELP = ("-h", "--help")

@@ -25,7 +25,7 @@ from penstock.engine.paths import data_path
 from penstock.ipc import available_cores
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
 
 _OWN_FLAGS = """flags of autotune itself:
   --seconds S    time for all measurements together (100)
@@ -63,7 +63,7 @@ def command(args: list[str]) -> bool:
     search = Search(
         algorithm, config, fixed=_names(flags), end=began + own.seconds, tune_batch=own.tune_batch, report=_show
     )
-    from penstock.engine.launcher import kept
+    from penstock.engine.backends.launcher import kept
 
     try:
         with kept():

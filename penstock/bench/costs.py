@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 import torch
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.bench import BenchError
 from penstock.bench.work import Choosing, Stepping, fill
 from penstock.config import Config
-from penstock.engine.launcher import LauncherDied
-from penstock.engine.local import LocalBackend
+from penstock.engine.backends.launcher import LauncherDied
+from penstock.engine.backends.local import LocalBackend
+from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
 from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import resolve_env, run_shape, settled_precision
-from penstock.engine.restarts import Restarts, RoleDied
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE, probe
 from penstock.envs.spec import EnvSpec

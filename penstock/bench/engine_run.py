@@ -8,12 +8,12 @@ import math
 import time
 from dataclasses import dataclass
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.bench import BenchError
 from penstock.config import Config
-from penstock.engine.progress import Progress
-from penstock.engine.time_spent import Moment, RoleTime, busy_seconds
 from penstock.engine.trainer import Trainer
+from penstock.engine.watching.progress import Progress
+from penstock.engine.watching.time_spent import Moment, RoleTime, busy_seconds
 from penstock.runs.status import Status
 
 __all__ = ["EngineRun", "RoleTime", "run_engine"]

@@ -22,7 +22,7 @@ from penstock.bench.search import told_quick
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
 
 _OWN_FLAGS = """flags of the bench itself:
@@ -62,7 +62,7 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
     from penstock.bench.account import Account
     from penstock.bench.costs import measure_costs
     from penstock.bench.engine_run import run_engine
-    from penstock.engine.launcher import kept
+    from penstock.engine.backends.launcher import kept
 
     machine = machine_facts()
     print(describe(machine), flush=True)

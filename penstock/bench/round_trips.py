@@ -17,9 +17,9 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 
 from penstock.bench import BenchError
-from penstock.engine.policy_worker import PolicyWorker
-from penstock.engine.process import poll_until_stopped
-from penstock.engine.roles import Role
+from penstock.engine.backends.process import poll_until_stopped
+from penstock.engine.roles.policy_worker import PolicyWorker
+from penstock.engine.roles.specs import Role
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape

@@ -22,7 +22,7 @@ from penstock.engine.paths import data_path
 from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.bench.engine_run import EngineRun, RoleTime
 
 WARMUP, WINDOW = 1.0, 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.bench.costs import Yard, laid_out
 from penstock.bench.work import Stepping
 from penstock.config import Config

@@ -226,7 +226,7 @@ def run(flags: Flags) -> bool:
     ConfigError
         The device is not there.
     """
-    from penstock.engine.launcher import kept
+    from penstock.engine.backends.launcher import kept
 
     _check(flags)
     pythons = _find_peers(flags)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from penstock.algorithms.base import Request
+from penstock.algorithms.bases.algorithm import Request
 from penstock.config import Config
 from penstock.engine.paths.rehearsals import HALF_WAY, first_rows, model_on, wait_for
 from penstock.envs.factories import OUTSIDE

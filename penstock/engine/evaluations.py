@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.config import Config
-from penstock.engine.chronicle import Chronicle
 from penstock.engine.messages import Evaluate, Evaluated
-from penstock.engine.progress import Progress
+from penstock.engine.watching.chronicle import Chronicle
+from penstock.engine.watching.progress import Progress
 from penstock.runs.panels import number
 from penstock.runs.store import CheckpointStore
 

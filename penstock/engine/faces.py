@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from penstock.algorithms import a2c, a3c, apex, appo, ddpg, dqn, impala, ppo, sac, td3
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 

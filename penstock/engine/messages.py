@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from penstock.engine.evaluation import Evaluation
+    from penstock.play.evaluation import Evaluation
     from penstock.runs.store import CheckpointStore
 
 

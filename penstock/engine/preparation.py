@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError
+from penstock.engine.acting.weights import BestWeights, weights_nbytes
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
-from penstock.engine.weights import BestWeights, weights_nbytes
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape

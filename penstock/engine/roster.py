@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
-from penstock.engine.device_roles import DeviceRole
-from penstock.engine.evaluator import Evaluator
-from penstock.engine.learner import Learner, Start
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.policy_worker import PolicyWorker
-from penstock.engine.roles import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
-from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roles.device import DeviceRole
+from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.roles.learner import Learner, Start
+from penstock.engine.roles.policy_worker import PolicyWorker
+from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.ipc import whole_cores

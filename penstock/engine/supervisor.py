@@ -13,15 +13,14 @@ from typing import Any, NoReturn, assert_never
 import numpy as np
 
 from penstock.algorithms import algorithm_id
-from penstock.algorithms.base import Algorithm
-from penstock.engine.backend import Backend
-from penstock.engine.chronicle import Chronicle, OnUpdate, View
-from penstock.engine.device_roles import parts_of
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.engine.acting.weights import Best
+from penstock.engine.backends.base import Backend
+from penstock.engine.backends.launcher import LauncherDied
+from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
+from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.evaluations import Evaluations
-from penstock.engine.hangs import HangWatch
-from penstock.engine.launcher import LauncherDied
-from penstock.engine.learner import LearningDiverged, Start
-from penstock.engine.local import STOP_SECONDS, LocalBackend
 from penstock.engine.messages import (
     ContentsSaved,
     Died,
@@ -41,17 +40,18 @@ from penstock.engine.messages import (
     WeightsSet,
 )
 from penstock.engine.paths import DataPath
-from penstock.engine.policy import specs_to_json
-from penstock.engine.progress import Progress
-from penstock.engine.restarts import Restarts, RoleDied
-from penstock.engine.roles import EVALUATOR, LEARNER
+from penstock.engine.roles.device import parts_of
+from penstock.engine.roles.learner import LearningDiverged, Start
+from penstock.engine.roles.specs import EVALUATOR, LEARNER
 from penstock.engine.roster import role_specs
-from penstock.engine.serial import SerialBackend
-from penstock.engine.time_spent import rows_by_kind
-from penstock.engine.weights import Best
+from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
+from penstock.engine.watching.hangs import HangWatch
+from penstock.engine.watching.progress import Progress
+from penstock.engine.watching.time_spent import rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.play.policy import specs_to_json
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
-from penstock.algorithms.base import Algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
-from penstock.engine import launcher
-from penstock.engine.chronicle import OnUpdate
-from penstock.engine.evaluation import Evaluation, evaluate_model
-from penstock.engine.interruption import interruption
-from penstock.engine.learner import LearnerState, Start
+from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
+from penstock.engine.backends import launcher
+from penstock.engine.backends.interruption import interruption
 from penstock.engine.paths import data_path
 from penstock.engine.preparation import go_on_from_best, note_of_precision, require_device, resolve_env, run_shape
+from penstock.engine.roles.learner import LearnerState, Start
 from penstock.engine.supervisor import Supervisor, TrainingFailed
-from penstock.engine.weights import Best, BestWeights, SharedWeights
+from penstock.engine.watching.chronicle import OnUpdate
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
 from penstock.nn import PolicyNetwork
+from penstock.play.evaluation import Evaluation, evaluate_model
 from penstock.runs.checkpoint import (
     Checkpoint,
     load_checkpoint,

@@ -1,6 +1,6 @@
 """Networks: encoders, memory cores, action distributions, and the agents' networks made of them."""
 
-from penstock.nn.control import DeterministicActorCritic, StochasticActorCritic
+from penstock.nn.continuous import DeterministicActorCritic, StochasticActorCritic
 from penstock.nn.distributions import (
     ILLEGAL,
     Categorical,

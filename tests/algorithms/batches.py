@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import make_config
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch

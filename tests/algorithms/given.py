@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from penstock.algorithms.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.experience.batch import Batch
 
 

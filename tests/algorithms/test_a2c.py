@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from penstock.algorithms.a2c import A2C
+from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rmsprop import RMSProp
 from tests.algorithms.batches import B, T, collect, gradients, make, make_model, settings_alone
 from tests.algorithms.given import a_segment, learned_from
 

@@ -6,12 +6,12 @@ import torch
 
 from penstock.algorithms.apex import ApeX
 from penstock.config import ConfigError, make_config
-from penstock.engine.inference import Inference
-from penstock.engine.learner import Start
+from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.preparation import run_shape
-from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
-from penstock.engine.weights import SharedWeights
+from penstock.engine.roles.learner import Start
+from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.losses import normalize_advantage
+from penstock.algorithms.arithmetic.losses import normalize_advantage
+from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.returns import vtrace
 from penstock.config import ConfigError
 from tests.algorithms.batches import TORQUE, B, T, collect, gradients, make, make_model, settings_alone, whole
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.base import NonFiniteUpdate
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
 from penstock.replay import Prioritized, Uniform

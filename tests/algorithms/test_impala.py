@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from penstock.algorithms.a2c import A2C
+from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rmsprop import RMSProp
 from penstock.config import ConfigError
 from tests.algorithms.batches import B, T, collect, gradients, make, make_model, settings_alone
 from tests.algorithms.given import a_segment, learned_from

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.losses import (
+from penstock.algorithms.arithmetic.losses import (
     approximate_kl,
     clip_fraction,
     clipped_surrogate,

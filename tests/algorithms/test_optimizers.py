@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from penstock.algorithms.optimizers import Adam, RMSprop, fused_adam
-from penstock.algorithms.rmsprop import RMSProp
+from penstock.algorithms.arithmetic.optimizers import Adam, RMSprop, fused_adam
+from penstock.algorithms.arithmetic.rmsprop import RMSProp
 
 TRAINING = """
 import sys

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from penstock.algorithms.losses import normalize_advantage
+from penstock.algorithms.arithmetic.losses import normalize_advantage
+from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.returns import gae
 from penstock.config import ConfigError
 from tests.algorithms.batches import TORQUE, B, T, collect, gradients, make, make_model, settings_alone, whole
 

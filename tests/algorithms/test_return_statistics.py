@@ -9,10 +9,10 @@ import torch
 
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import make_config
-from penstock.engine.segment_updates import learn_batch
+from penstock.engine.paths.segment_updates import learn_batch
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 

@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.returns import explained_variance, gae, vtrace
+from penstock.algorithms.arithmetic.returns import explained_variance, gae, vtrace
 
 GAMMA = 0.9
 REWARD = [1.0, 2.0, 3.0]

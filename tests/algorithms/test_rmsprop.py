@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from penstock.algorithms.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
+from penstock.algorithms.arithmetic.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
 from penstock.config import ConfigError, make_config
 
 

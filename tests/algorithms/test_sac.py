@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.base import NonFiniteUpdate
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError

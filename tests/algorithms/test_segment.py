@@ -5,9 +5,9 @@ import torch
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.base import Request
+from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig, ConfigError, SegmentConfig
 from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import smooth_l1_loss
 
-from penstock.algorithms.td import (
+from penstock.algorithms.arithmetic.td import (
     double_q_value,
     epsilon_ladder,
     huber,

@@ -11,7 +11,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.returns import vtrace
+from penstock.algorithms.arithmetic.returns import vtrace
 
 GAMMA, STEPS, SWEEPS = 0.8, 3, 500
 STATES, ACTIONS = 3, 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.bench.engine_run import EngineRun
 from penstock.config import Config
-from penstock.engine.time_spent import RoleTime
+from penstock.engine.watching.time_spent import RoleTime
 
 TOOK = 6.0  # seconds on the machine's clock for each measurement
 

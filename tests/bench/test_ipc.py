@@ -14,7 +14,7 @@ import pytest
 from penstock.bench import BenchError, BenchUsageError, ipc, peers, round_trips
 from penstock.bench.ipc import QUICK, FasterFifo, run
 from penstock.bench.messages import messages_per_second
-from penstock.engine.process import poll_until_stopped
+from penstock.engine.backends.process import poll_until_stopped
 
 TRAFFICS = [
     "1 producer, one by one", "4 producers, one by one",

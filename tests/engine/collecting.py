@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.algorithms.segment import Metrics, SegmentAlgorithm
+from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
+from penstock.algorithms.bases.segment import Metrics, SegmentAlgorithm
 from penstock.config import AsynchronousConfig, make_config
-from penstock.engine.inference import Inference
-from penstock.engine.learner import LearnerState
+from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Learned, Report
+from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.policy_worker import PolicyWorker
 from penstock.engine.preparation import run_shape
-from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roles.learner import LearnerState
+from penstock.engine.roles.policy_worker import PolicyWorker
+from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
-from penstock.engine.segment_learner import SegmentLearner
-from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena

@@ -11,7 +11,7 @@ import torch
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
 from penstock.config import ConfigError
-from penstock.engine import launcher
+from penstock.engine.backends import launcher
 from penstock.engine.trainer import Trainer
 from penstock.runs.checkpoint import CheckpointError
 from tests.engine.processes import TINY

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import penstock
-from penstock.engine.evaluation import EVALUATION_LANES
 from penstock.envs.making import lane_seed
+from penstock.play.evaluation import EVALUATION_LANES
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.processes import TINY, wait_until
 

@@ -7,8 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from penstock.engine import clock as clock_module
-from penstock.engine.clock import ACTIVITY, CPU, SINCE, WALL, Clock, count_as_companion
+from penstock.engine.watching import clock as clock_module
+from penstock.engine.watching.clock import ACTIVITY, CPU, SINCE, WALL, Clock, count_as_companion
 
 
 @pytest.fixture

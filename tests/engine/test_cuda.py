@@ -6,12 +6,12 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
-from penstock.engine.device_inference import DeviceInference, Staging
-from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
-from penstock.engine.inference import Inference
+from penstock.engine.acting.device_inference import DeviceInference, Staging
+from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.base import Request
-from penstock.engine.device_inference import DeviceInference, Staging, WatchedRequest
-from penstock.engine.inference import Inference
+from penstock.algorithms.bases.algorithm import Request
+from penstock.engine.acting.device_inference import DeviceInference, Staging, WatchedRequest
+from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.experience.requests import Pending
 from tests.engine.collecting import Collecting, Repeating
 from tests.envs.masked import MaskedEnv

@@ -13,13 +13,14 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.config import make_config
-from penstock.engine import clock, roster
-from penstock.engine.device_roles import Companion, DeviceRole, Pair, parts_of
-from penstock.engine.learner import LearnerState, Start
+from penstock.engine import roster
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.roles import LearnerRole, PolicyRole, begin_on, left_as_found
+from penstock.engine.roles.device import Companion, DeviceRole, Pair, parts_of
+from penstock.engine.roles.learner import LearnerState, Start
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer, TrainingFailed
+from penstock.engine.watching import clock
 from tests.engine.collecting import FIRST_VERSION, Collecting
 from tests.engine.processes import TINY, Watched, wait_until
 from tests.engine.test_local import Stubborn, always
@@ -180,8 +181,8 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
 
 def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_process):
-    from penstock.engine.local import LocalBackend, Process, Replacement
-    from penstock.engine.restarts import Restarts
+    from penstock.engine.backends.local import LocalBackend, Process, Replacement
+    from penstock.engine.backends.restarts import Restarts
 
     run = Collecting(APPO, inference="central")
     specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())

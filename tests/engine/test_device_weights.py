@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
-from penstock.engine.weights import SharedWeights
+from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+from penstock.engine.acting.weights import SharedWeights
 from tests.engine.collecting import FIRST_VERSION, Collecting
 
 

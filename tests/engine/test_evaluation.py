@@ -10,8 +10,11 @@ import torch
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.clock import WALL
-from penstock.engine.evaluation import (
+from penstock.engine.messages import Evaluate, Stop
+from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.watching.clock import WALL
+from penstock.envs.making import lane_seed, make_lanes
+from penstock.play.evaluation import (
     EVALUATION_LANES,
     MAX_LANES,
     SCORING_LANES,
@@ -20,9 +23,6 @@ from penstock.engine.evaluation import (
     evaluate_model,
     lanes_for,
 )
-from penstock.engine.evaluator import Evaluator
-from penstock.engine.messages import Evaluate, Stop
-from penstock.envs.making import lane_seed, make_lanes
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.store import CheckpointStore
 from tests.engine.collecting import FIRST_VERSION, Collecting

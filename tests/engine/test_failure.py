@@ -18,15 +18,17 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
-from penstock.engine import evaluations, hangs, launcher, local, restarts
-from penstock.engine.evaluation import EVALUATION_LANES
-from penstock.engine.local import LocalBackend
+from penstock.engine import evaluations
+from penstock.engine.backends import launcher, local, restarts
+from penstock.engine.backends.local import LocalBackend
+from penstock.engine.backends.restarts import Restarts
 from penstock.engine.messages import Note, SetWeights
-from penstock.engine.restarts import Restarts
 from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
+from penstock.engine.watching import hangs
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.making import lane_seed
 from penstock.ipc import SlotState
+from penstock.play.evaluation import EVALUATION_LANES
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting

@@ -16,21 +16,21 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.a3c import A3C
-from penstock.algorithms.returns import gae
+from penstock.algorithms.arithmetic.returns import gae
 from penstock.config import make_config
-from penstock.engine import restarts
-from penstock.engine.clock import ACTIVITY
-from penstock.engine.hogwild import ActorLearner, SharedParameters, begin
-from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearnerState
-from penstock.engine.noise import NoiseStreams
+from penstock.engine.backends import restarts
+from penstock.engine.paths.hogwild import ActorLearner, SharedParameters, begin
 from penstock.engine.preparation import run_shape
-from penstock.engine.rollout_worker import RolloutWorker
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState
+from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.trainer import Trainer, TrainingFailed
+from penstock.engine.watching.clock import ACTIVITY
 from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.nn.activations import Tanh
 from penstock.nn.model import RETURN_PRIOR_ROWS
+from penstock.play.noise import NoiseStreams
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.processes import TINY, Watched, wait_until
@@ -311,7 +311,7 @@ def test_an_optimiser_whose_state_is_not_shared_is_refused():
 
 def test_parameters_are_copied_where_segments_begin_and_nowhere_else(segments, monkeypatch):
     # Two workers in turn: each begins anew after its own gradient, and while it acts one of the other's is applied.
-    monkeypatch.setattr("penstock.engine.hogwild.REPORT_INTERVAL", 0.0)
+    monkeypatch.setattr("penstock.engine.paths.hogwild.REPORT_INTERVAL", 0.0)
     with Trainer(A3C, **{**SERIAL, "num_workers": 2, "env_kwargs": {"max_episode_steps": 500}}) as trainer:
         trainer.train(4 * 2 * 2 * 5, quiet=True)
         assert trainer.status.steps == 80 and trainer.status.updates == 8

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.inference import Inference
+from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Episodes, Stop
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.requests import Pending, Requests

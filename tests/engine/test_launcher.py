@@ -13,8 +13,8 @@ import pytest
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine import launcher
-from penstock.engine.launcher import Launcher, LauncherDied
+from penstock.engine.backends import launcher
+from penstock.engine.backends.launcher import Launcher, LauncherDied
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.ipc import Arena
@@ -100,7 +100,7 @@ def test_closing_ends_the_roles_also_where_a_child_of_this_process_holds_the_soc
 def test_a_launcher_that_is_still_importing_ends_with_its_maker_at_once(tmp_path):
     (tmp_path / "torch.py").write_text("import threading; threading.Event().wait()")  # an import that never ends
     source = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from penstock.engine.launcher import prepare\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from penstock.engine.backends.launcher import prepare\n"
         "prepare(); print('prepared', flush=True); input()"
     )
     with started(["-c", source], tmp_path) as maker:

@@ -6,9 +6,9 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.engine.learner import LearnerState
 from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
-from penstock.engine.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
@@ -157,7 +157,7 @@ def test_at_its_goal_the_learner_rests():
 
 def test_a_learner_whose_goal_is_drawn_nearer_says_what_it_has_learned_before_it_rests(monkeypatch):
     run, learner = a_run(batch_size=8, num_minibatches=1, backend="local")
-    monkeypatch.setattr("penstock.engine.learner.REPORT_INTERVAL", 3600.0)
+    monkeypatch.setattr("penstock.engine.roles.learner.REPORT_INTERVAL", 3600.0)
     run.fill()
     run.arena.control[Control.GOAL] = 1000
     assert learner.poll() and learner.poll()

@@ -7,7 +7,7 @@ import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
 from penstock.nn.model import RETURN_PRIOR_ROWS
 from tests.engine.collecting import FIRST_VERSION, Repeating, Watching, a_run
 

@@ -14,13 +14,13 @@ import torch
 
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.algorithms.ppo import PPO
-from penstock.engine.evaluation import Evaluation
+from penstock.engine.backends.process import NICENESS
 from penstock.engine.evaluations import REST
-from penstock.engine.evaluator import Evaluated
 from penstock.engine.messages import SetWeights
-from penstock.engine.process import NICENESS
+from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from penstock.play.evaluation import Evaluation
 from tests.engine.processes import PATIENCE, TINY, Watched
 
 pytestmark = pytest.mark.timeout(90)

@@ -58,7 +58,7 @@ OWN = textwrap.dedent(
     """
     from penstock.algorithms.impala import IMPALA
     from penstock.engine.paths.segments import SegmentPath
-    from penstock.engine.segment_learner import SegmentLearner
+    from penstock.engine.paths.segment_learner import SegmentLearner
 
     class Twice(SegmentLearner):
         batches = 0

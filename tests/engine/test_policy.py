@@ -13,10 +13,10 @@ from torch import nn
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.policy import Policy, specs_from_json, specs_to_json
 from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
+from penstock.play.policy import Policy, specs_from_json, specs_to_json
 from penstock.runs.checkpoint import CheckpointError
 from tests.envs.masked import MaskedEnv, legal_action
 
@@ -166,7 +166,7 @@ def test_a_run_directory_gives_its_best_policy(tmp_path):
 
 
 def test_evaluating_a_saved_policy_is_evaluating_the_trainer(tmp_path):
-    from penstock.engine.evaluation import evaluate_run
+    from penstock.play.evaluation import evaluate_run
 
     with penstock.PPO(env="CartPole-v1", **{**SETTINGS, "memory": "gru"}) as trainer:
         trainer.train(64, quiet=True)
@@ -258,7 +258,7 @@ class Strict(MaskedEnv):
 
 
 def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):
-    from penstock.engine.evaluation import evaluate_run
+    from penstock.play.evaluation import evaluate_run
 
     with penstock.PPO(env=Strict, **{**SETTINGS, "eval_interval": 32, "eval_episodes": 2}) as trainer:
         trainer.train(64, quiet=True)

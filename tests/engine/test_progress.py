@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from penstock.config import SegmentConfig
-from penstock.engine import progress as progress_module
-from penstock.engine import time_spent
-from penstock.engine.clock import CPU, SINCE, WALL
-from penstock.engine.evaluation import Evaluation
 from penstock.engine.messages import Learned, LearnedInWorker
-from penstock.engine.progress import RECENT_EPISODES, RECENT_SECONDS, Progress
 from penstock.engine.roster import ACTIVITIES
+from penstock.engine.watching import progress as progress_module
+from penstock.engine.watching import time_spent
+from penstock.engine.watching.clock import CPU, SINCE, WALL
+from penstock.engine.watching.progress import RECENT_EPISODES, RECENT_SECONDS, Progress
+from penstock.play.evaluation import Evaluation
 
 ROLES = ("rollout-0", "rollout-1", "policy-0", "learner")
 ROWS = {"rollout": [0, 1], "policy": [2], "learner": [3]}

@@ -12,21 +12,21 @@ import pytest
 import torch
 
 from penstock.algorithms.apex import ApeX
-from penstock.algorithms.base import NonFiniteUpdate
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.dqn import DQN
-from penstock.algorithms.replay import ReplayAlgorithm
 from penstock.algorithms.td3 import TD3
 from penstock.config import make_config
-from penstock.engine.inference import Inference
-from penstock.engine.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
+from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Learned, Report, Save, Saved, SetWeights, WeightsSet
 from penstock.engine.paths.replay import ReplayPath, make_replay
-from penstock.engine.policy_worker import PolicyWorker
+from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.preparation import run_shape
-from penstock.engine.replay_learner import ReplayLearner
-from penstock.engine.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
+from penstock.engine.roles.policy_worker import PolicyWorker
+from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
-from penstock.engine.weights import SharedWeights
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena

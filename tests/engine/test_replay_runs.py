@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import penstock
-from penstock.engine import restarts
+from penstock.engine.backends import restarts
 from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.collecting import Witnessed

@@ -3,10 +3,10 @@
 import pytest
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.device_roles import parts_of
-from penstock.engine.learner import Start
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
+from penstock.engine.roles.device import parts_of
+from penstock.engine.roles.learner import Start
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec

@@ -9,8 +9,8 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
-from penstock.engine.policy import load_policy
 from penstock.engine.trainer import Trainer
+from penstock.play.policy import load_policy
 from tests.engine.processes import TINY
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from penstock.algorithms.base import NonFiniteUpdate
-from penstock.engine.segment_updates import learn_batch
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.engine.paths.segment_updates import learn_batch
 
 
 class Minibatch:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import penstock
-from penstock.engine import roles
-from penstock.engine.restarts import Restarts
-from penstock.engine.serial import SerialBackend
+from penstock.engine.backends.restarts import Restarts
+from penstock.engine.backends.serial import SerialBackend
+from penstock.engine.roles import specs as roles
 from penstock.experience.arena import Control, ExperienceArena
 from tests.engine.collecting import Witnessed
 from tests.envs.counting import CountingEnv

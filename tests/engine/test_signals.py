@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.algorithms.ppo import PPO
-from penstock.engine.interruption import interruption
+from penstock.engine.backends.interruption import interruption
 from penstock.engine.trainer import Trainer, TrainingInterrupted
 from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
@@ -203,7 +203,7 @@ def test_the_same_signal_at_once_is_one_and_later_it_is_the_second(monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert interrupted.is_set()
-    monkeypatch.setattr("penstock.engine.interruption.ECHO_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.engine.backends.interruption.ECHO_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt), interruption():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock import APPO, load_policy
-from penstock.engine.video import film
 from penstock.envs import EnvSpec, lane_seed
+from penstock.play.film import film
 from tests.envs.counting import CountingEnv
 
 TINY = {

@@ -11,10 +11,10 @@ import torch
 
 from penstock.algorithms.ppo import PPO, PPOConfig
 from penstock.config import ConfigError
-from penstock.engine.policy import Policy
-from penstock.engine.video import film
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
+from penstock.play.film import film
+from penstock.play.policy import Policy
 
 
 class Painted(gymnasium.Env):

@@ -78,7 +78,7 @@ def test_another_process_writes_a_segment_that_this_one_reads_and_it_needs_no_to
     program = (
         "import pickle, sys, numpy as np\n"
         "from penstock.experience import ExperienceArena, SegmentWriter\n"
-        "import penstock.engine.rollout_worker\n"
+        "import penstock.engine.roles.rollout_worker\n"
         "from tests.envs.arrangements import counting_lanes\n"
         "shape, fd = pickle.loads(sys.stdin.buffer.read())\n"
         "arena = ExperienceArena.attach(shape, fd)\n"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.priorities import absolute_td_error
+from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec

@@ -8,7 +8,7 @@ from penstock.config import ConfigError, closest, find_object
 from penstock.engine.paths.base import DataPath
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
 
 __all__ = ["DATA_PATHS", "DataPath", "data_path"]
 

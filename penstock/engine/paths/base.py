@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from penstock.algorithms.base import Algorithm
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
-    from penstock.engine.clock import Clock
-    from penstock.engine.learner import Learner, LearnerState, Start
+    from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
-    from penstock.engine.weights import MakeWeights
+    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.experience.requests import Pending
@@ -144,7 +144,7 @@ class DataPath:
 
     def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Make what chooses the actions of a rollout worker in its own process."""
-        from penstock.engine.inference import Inference
+        from penstock.engine.acting.inference import Inference
 
         return Inference(arena, algorithm, "cpu", self)
 

@@ -13,10 +13,10 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segments import OwnSegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.engine.clock import Clock
-    from penstock.engine.learner import Learner, LearnerState, Start
+    from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
-    from penstock.engine.weights import MakeWeights
+    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
@@ -55,13 +55,13 @@ class GradientPath(SegmentPath):
 
     def begin(self, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start) -> None:
         """Lay out the shared parameters, the optimiser's state, and how far the run is."""
-        from penstock.engine import hogwild
+        from penstock.engine.paths import hogwild
 
         hogwild.begin(algorithm, arena, model, start.state, start.learning)
 
     def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Choose actions, and learn from what comes of them."""
-        from penstock.engine.hogwild import ActorLearner
+        from penstock.engine.paths.hogwild import ActorLearner
 
         return ActorLearner(arena, algorithm, worker, report)
 
@@ -87,6 +87,6 @@ class GradientPath(SegmentPath):
         weights: MakeWeights,
     ) -> Learner:
         """Show what the workers have made of the parameters."""
-        from penstock.engine.hogwild_learner import HogwildLearner
+        from penstock.engine.paths.hogwild_learner import HogwildLearner
 
         return HogwildLearner(algorithm, arena, state, report)

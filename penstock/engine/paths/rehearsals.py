@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.replay import ReplayAlgorithm
-from penstock.algorithms.segment import SegmentAlgorithm
-from penstock.engine.roles import begin_on
-from penstock.engine.segment_updates import learn_batch
+from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.paths.segment_updates import learn_batch
+from penstock.engine.roles.specs import begin_on
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
 from penstock.experience.transition_batch import TransitionBatch

@@ -13,11 +13,11 @@ from penstock.experience.transitions import TransitionWriter
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 
 if TYPE_CHECKING:
-    from penstock.algorithms.replay import ReplayAlgorithm
-    from penstock.engine.clock import Clock
-    from penstock.engine.learner import Learner, LearnerState, Start
+    from penstock.algorithms.bases.replay import ReplayAlgorithm
+    from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
-    from penstock.engine.weights import MakeWeights
+    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
@@ -88,7 +88,7 @@ class ReplayPath(DataPath):
         weights: MakeWeights,
     ) -> Learner:
         """Draw batches from the buffer."""
-        from penstock.engine.replay_learner import ReplayLearner
+        from penstock.engine.paths.replay_learner import ReplayLearner
 
         return ReplayLearner(algorithm, arena, state, learning, report, self.replay, weights)
 

@@ -11,11 +11,11 @@ from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
 from penstock.experience.segments import SegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.algorithms.base import Algorithm
-    from penstock.engine.clock import Clock
-    from penstock.engine.learner import Learner, LearnerState
+    from penstock.algorithms.bases.algorithm import Algorithm
+    from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
-    from penstock.engine.weights import MakeWeights
+    from penstock.engine.roles.learner import Learner, LearnerState
+    from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
@@ -68,7 +68,7 @@ class SegmentPath(DataPath):
         weights: MakeWeights,
     ) -> Learner:
         """Take full slots."""
-        from penstock.engine.segment_learner import SegmentLearner
+        from penstock.engine.paths.segment_learner import SegmentLearner
 
         return SegmentLearner(algorithm, arena, state, learning, report, weights)
 

@@ -1,0 +1,90 @@
+"""RMSProp as A3C's time had it (Tieleman and Hinton 2012), with epsilon inside the root or outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from penstock.algorithms.arithmetic.optimizers import Eager
+from penstock.config import SegmentConfig, require, value_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMSPropConfig(SegmentConfig):
+    """Settings of the optimiser of A3C's time."""
+
+    rmsprop_decay: float = 0.99
+    """Decay of the running mean of squared gradients."""
+    rmsprop_eps: float = 0.01
+    """Keeps steps finite where gradients are small."""
+    rmsprop_eps_inside: bool = True
+    """Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(0.0 <= self.rmsprop_decay < 1.0, "rmsprop_decay", self.rmsprop_decay, "from 0 to less than 1")
+        is_number = 0.0 < self.rmsprop_eps < math.inf
+        require(is_number, "rmsprop_eps", self.rmsprop_eps, "a finite number of more than 0")
+
+
+class RMSProp(Eager):
+    """Steps in units of the root of a running mean of squared gradients.
+
+        s     <- decay * s + (1 - decay) * g^2
+        theta <- theta - lr * g / sqrt(s + eps)          inside, as in TensorFlow
+        theta <- theta - lr * g / (sqrt(s) + eps)        outside, as in PyTorch
+
+    Only parameters that have a gradient are touched, and everything it keeps is there from the beginning: both are
+    needed where several processes share it (arXiv:1602.01783, section 4).
+
+    Parameters
+    ----------
+    parameters
+        What is trained.
+    lr
+        Step size.
+    decay
+        Decay of the running mean.
+    eps, eps_inside
+        Epsilon, and whether it stands inside the root.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float, *, decay: float, eps: float, eps_inside: bool
+    ) -> None:
+        super().__init__(parameters, {"lr": lr, "decay": decay, "eps": eps, "eps_inside": eps_inside})
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter] = {"square_average": torch.zeros_like(parameter)}
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move the parameters by one step down their gradients."""
+        for group in self.param_groups:
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not moved:
+                continue
+            gradients: list[Tensor] = [parameter.grad for parameter in moved]
+            squares: list[Tensor] = [self.state[parameter]["square_average"] for parameter in moved]
+            torch._foreach_mul_(squares, group["decay"])
+            torch._foreach_addcmul_(squares, gradients, gradients, 1.0 - group["decay"])
+            if group["eps_inside"]:
+                denominators = torch._foreach_add(squares, group["eps"])
+                torch._foreach_sqrt_(denominators)
+            else:
+                denominators = torch._foreach_sqrt(squares)
+                torch._foreach_add_(denominators, group["eps"])
+            torch._foreach_addcdiv_(moved, gradients, denominators, -group["lr"])
+
+
+def build_rmsprop(config: RMSPropConfig, parameters: Iterable[nn.Parameter]) -> RMSProp:
+    """Make the optimiser that a config describes."""
+    return RMSProp(
+        parameters, value_at("learning_rate", config.learning_rate, 0.0),
+        decay=config.rmsprop_decay, eps=config.rmsprop_eps, eps_inside=config.rmsprop_eps_inside,
+    )  # fmt: skip

@@ -1,0 +1,71 @@
+"""What algorithms for continuous control have in common: actions in [-1, 1], an actor, critics, moving targets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.config import Config, ConfigError, ReplayConfig, Scheduled, require
+from penstock.envs.spaces import ActionKind, ActionSpec
+from penstock.nn import uniform_action
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlConfig(ReplayConfig):
+    """Settings of algorithms for continuous control from replay."""
+
+    actor_learning_rate: Scheduled | None = None
+    """Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'."""
+    tau: float = 0.005
+    """How far the target networks move towards the online ones."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        rate = self.actor_learning_rate
+        require(not isinstance(rate, float) or rate > 0, "actor_learning_rate", rate, "more than 0, or None")
+        require(0.0 < self.tau <= 1.0, "tau", self.tau, "more than 0, at most 1")
+
+
+class ControlAlgorithm(ReplayAlgorithm):
+    """An actor and its critics. All see actions in [-1, 1]; the lanes scale them to the environment's bounds."""
+
+    Config: ClassVar[type[Config]] = ControlConfig
+    config: ControlConfig
+    actions: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
+
+    def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose at random until learning starts, then as the policy explores."""
+        if request.steps < self.config.learning_starts:
+            return {"action": uniform_action(request.noise)}, request.memory
+        choice, memory = model.act(request.obs, request.first, request.memory)
+        return {"action": choice.sample(request.noise)}, memory
+
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
+        """The critics by theirs, the policy by its own."""
+        rate = self.config.learning_rate
+        return {
+            "critic": (model.critic_parameters(), rate),
+            "actor": (model.actor_parameters(), self.config.actor_learning_rate or rate),
+        }
+
+    def normal_like(self, tensor: Tensor) -> Tensor:
+        """Standard normal numbers of the learner's own, shaped as `tensor`."""
+        return torch.randn(tensor.shape, device=tensor.device, generator=self.generator)
+
+    def _require_fitting(self, action: ActionSpec) -> None:
+        super()._require_fitting(action)
+        assert action.low is not None and action.high is not None
+        for i, (low, high) in enumerate(zip(action.low, action.high, strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise ConfigError(
+                    f"{self.name()} chooses actions between two bounds, and dimension {i} of this environment's is "
+                    f"unbounded (from {low:g} to {high:g}): wrap it in gymnasium.wrappers.RescaleAction or ClipAction "
+                    "with finite bounds, or use ppo or appo"
+                )

@@ -1,0 +1,164 @@
+"""What algorithms that learn from replay have in common: a target network, optimisers, and one update after another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
+from penstock.algorithms.arithmetic.td import polyak_
+from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
+from penstock.config import Config, ReplayConfig, Scheduled
+from penstock.experience.replay import FirstPriorities
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
+from penstock.replay import Uniform
+from penstock.replay.settings import Sampler
+
+
+class ReplayAlgorithm(Algorithm):
+    """An algorithm over replayed transitions: subclass it, give a `Config`, a network and an `update`.
+
+    Attributes
+    ----------
+    target
+        The target network, in the learner alone: a copy of the model that `update` moves after it.
+    optimizers
+        By name, in the learner alone.
+    generator
+        Of the learner's own random numbers.
+    """
+
+    Config: ClassVar[type[Config]] = ReplayConfig
+    config: ReplayConfig
+    data_path: ClassVar[str | type] = "replay"
+
+    target: Any
+    optimizers: dict[str, torch.optim.Optimizer]
+    _whole_target: Tensor
+    _whole_model: Tensor
+    _trained: dict[str, list[nn.Parameter]]
+    _rates: dict[str, Scheduled]
+    generator: torch.Generator
+
+    def sampler(self) -> Sampler:
+        """How transitions are drawn."""
+        return Uniform()
+
+    def first_priorities(self) -> FirstPriorities | None:
+        """What finds the priorities of new transitions, a function that imports no torch; None: the largest so far.
+
+        Rollout workers call it. `act` then records value (of the action taken) and max_value.
+        """
+        return None
+
+    def beta(self, progress: float) -> float | None:
+        """Exponent of the importance weights at this point of the run; None without priorities."""
+        return None
+
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
+        """What each loss trains, by the loss's name, and the learning rate that its schedule starts from."""
+        raise NotImplementedError
+
+    def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
+        """Make the optimiser of all that one loss trains, seen as one parameter."""
+        return fused_adam([parameter], learning_rate)
+
+    def update(self, model: Any, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """Learn from one batch.
+
+        Returns
+        -------
+        td_error : Tensor
+            float32 ``[B]``: of each transition; its magnitude is the transition's new priority.
+        metrics : dict of str to Tensor
+            What is to be reported, 0-dimensional.
+        """
+        raise NotImplementedError
+
+    def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
+        """Make what only the learner has, or take it from what `learning_state` returned.
+
+        Parameters
+        ----------
+        model
+            What learns, its parameters in one row (see `penstock.nn.flatten_`).
+        learning
+            What to go on from.
+        """
+        device = next(model.parameters()).device
+        self.target = self.build_model().to(device).requires_grad_(False)
+        flatten_(self.target)
+        self._whole_target = stretch_of(list(self.target.parameters()))
+        self._whole_model = stretch_of(list(model.parameters()))
+        self.target.input = model.input  # one normalisation of observations for both
+        self.optimizers, self._trained, self._rates = {}, {}, {}
+        for name, (parameters, rate) in self.trained_parameters(model).items():
+            self.optimizers[name] = self.build_optimizer(joined(parameters), self.learning_rate(rate, 0.0))
+            self._trained[name] = [parameter for parameter in parameters if parameter.requires_grad]
+            self._rates[name] = rate
+        self.generator = torch.Generator(device).manual_seed(self.config.seed)
+        if learning is None:
+            self.restart_target(model)
+            return
+        self.target.load_state_dict(learning["target"])
+        for name, optimizer in self.optimizers.items():
+            go_on(optimizer, learning["optimizers"][name])
+        generator = learning["generator"].cpu()
+        if len(generator) == len(self.generator.get_state()):  # else it is of another kind of device
+            self.generator.set_state(generator)
+
+    def restart_target(self, model: PolicyNetwork) -> None:
+        """Let the target network be the model."""
+        self.target.load_state_dict(model.state_dict())
+
+    def move_target(self, tau: float) -> None:
+        """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied.
+
+        Parameters move. Buffers of an encoder of one's own do not: they are those of the beginning.
+        """
+        polyak_([self._whole_target], [self._whole_model], tau)
+
+    def learning_state(self) -> dict[str, Any]:
+        """What only the learner has, as tensors and plain values."""
+        return {
+            "target": self.target.state_dict(),
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "generator": self.generator.get_state(),
+        }
+
+    def schedule_learning_rates(self, progress: float) -> None:
+        """Set the optimisers' step sizes for this point of the run."""
+        for name, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self.learning_rate(self._rates[name], progress)
+
+    def minimize(self, name: str, loss: Tensor, max_grad_norm: float = math.inf) -> Tensor:
+        """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
+
+        Returns
+        -------
+        Tensor
+            The gradient's norm, before it was scaled down to `max_grad_norm`.
+
+        Raises
+        ------
+        NonFiniteUpdate
+            Loss or gradient is not finite.
+        """
+        optimizer = self.optimizers[name]
+        (whole,) = optimizer.param_groups[0]["params"]
+        whole.grad.zero_()
+        loss.backward(inputs=self._trained[name])
+        norm = torch.linalg.vector_norm(whole.grad)
+        if not math.isfinite((loss.detach() + norm).item()):
+            raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
+        if max_grad_norm < math.inf:
+            whole.grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+        optimizer.step()
+        if torch.is_autocast_enabled(norm.device.type):
+            torch.clear_autocast_cache()  # it holds copies of the parameters that have just moved
+        return norm

@@ -1,0 +1,171 @@
+"""What algorithms that learn from fresh segments have in common: acting, batches, updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.optimizers import fused_adam
+from penstock.algorithms.arithmetic.returns import gae
+from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
+from penstock.config import Config, SegmentConfig, value_at
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.batch import Batch
+from penstock.experience.layout import Column
+from penstock.nn import ActorCritic, Distribution, num_parameters
+
+
+class SegmentAlgorithm(Algorithm):
+    """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it."""
+
+    Config: ClassVar[type[Config]] = SegmentConfig
+    config: SegmentConfig
+    data_path: ClassVar[str | type] = "segments"
+    synchronous: ClassVar[bool] = False
+    """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
+    records: ClassVar[tuple[str, ...]] = ()
+    """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
+    needs_segments: bool = False
+    """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+
+    def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        super().__init__(config, observation, action)
+        self.needs_segments = self.needs_segments or config.memory != "none"
+
+    def build_model(self) -> ActorCritic:
+        """Make the actor-critic."""
+        names = ("memory", "memory_size", "burn_in", "shared_encoder", "normalize_returns")
+        return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
+
+    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+        """Make the optimiser; the engine sets its learning rate before every update."""
+        return fused_adam(list(model.parameters()), self.learning_rate(self.config.learning_rate, 0.0), eps=1e-5)
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """Columns for what is recorded while acting."""
+        width = num_parameters(self.action)
+        return tuple(Column(name, {"logits": (width,)}[name], "float32") for name in self.records)
+
+    def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Sample an action in each lane; recorded are its log-probability and `records`."""
+        distribution, memory = model.act(request.obs, request.first, request.memory)
+        action = distribution.sample(request.noise)
+        columns = {"action": action, "log_prob": distribution.log_prob(action)}
+        if "logits" in self.records:
+            columns["logits"] = distribution.flat
+        return columns, memory
+
+    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+        """Compute what is computed once per batch, before its minibatches, and put it into ``batch.targets``."""
+
+    def update_statistics(self, model: ActorCritic, batch: Batch, into: ActorCritic | None = None) -> None:
+        """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
+
+        Parameters
+        ----------
+        model
+            The model that learned from it.
+        into
+            The model whose normalisations they are; None: the same.
+        """
+        into = into or model
+        into.update_observation_statistics(batch.obs[:-1], batch.valid)
+        if "return" in batch.targets:
+            into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
+
+    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """What each update from a batch learns from, in order: here there is one update, from all of it.
+
+        Parameters
+        ----------
+        generator
+            Of the learner's own random numbers.
+        """
+        yield batch if self.needs_segments else batch.flatten()
+
+    def is_enough(self, metrics: Metrics) -> bool:
+        """Whether a batch's remaining updates are left out, after one whose loss reported this."""
+        return False
+
+    def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Split a batch at random into minibatches of `size` steps: one pass over it."""
+        if self.needs_segments:
+            num_segments = size // self.config.segment_length
+            if num_segments >= batch.num_segments:  # all of it: nothing is gained by another order
+                yield batch
+                return
+            order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
+            for index in order.split(num_segments):
+                yield batch.segments(index.to(batch.obs.device))
+        else:
+            flat = batch.flatten()
+            if size >= len(flat.reward):
+                yield flat
+                return
+            order = torch.randperm(len(flat.reward), generator=generator, device="cpu")
+            for index in order.split(size):
+                yield flat.transitions(index.to(batch.obs.device))
+
+    @torch.no_grad()
+    def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
+        """Targets by GAE: "advantage", "return" and "old_value", in units of the value head.
+
+        Parameters
+        ----------
+        batch
+            Segments.
+        value
+            The model's values of all their observations, float32 ``[T + 1, B]``.
+        lambda_
+            Weight of longer returns.
+        """
+        advantage, target = gae(
+            batch.reward, model.denormalize_value(value), batch.terminated, batch.truncated,
+            gamma=self.config.gamma, lambda_=lambda_, valid=batch.valid,
+        )  # fmt: skip
+        return {
+            "advantage": model.normalize_difference(advantage),
+            "return": model.normalize_return(target),
+            "old_value": value[:-1],
+        }
+
+    def backward(self, model: ActorCritic, batch: Batch, autocast: AbstractContextManager[object]) -> Metrics:
+        """Leave the loss's gradient, scaled down to ``max_grad_norm``, with the parameters; return what is reported.
+
+        Raises
+        ------
+        NonFiniteUpdate
+            Loss or gradient is not finite.
+        """
+        with autocast:
+            loss, metrics = self.loss(model, batch)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
+        if not math.isfinite((loss.detach() + norm).item()):
+            raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {norm.item()}")
+        return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
+
+    def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Distribution, Tensor]:
+        """Policy and values (of the value head) at every step of a minibatch: ``[M]``, or ``[T, B]`` for segments."""
+        policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        return (policy[:-1], value[:-1]) if self.needs_segments else (policy, value)
+
+    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """Return the loss of one minibatch and what is to be reported of it (0-dimensional tensors by name).
+
+        Parameters
+        ----------
+        batch
+            Transitions ``[M]``, or segments ``[T, B]`` if `needs_segments`.
+        """
+        raise TypeError(f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(model, batch)")
+
+    def entropy_coef(self, batch: Batch) -> float:
+        """Weight of the entropy bonus at this point of the run."""
+        start, end = value_at("entropy_coef", self.config.entropy_coef, batch.progress), self.config.entropy_coef_final
+        return start if end is None else start + (end - start) * min(1.0, batch.progress)

@@ -1,0 +1,116 @@
+"""Choosing actions: requests of groups become one batch, and the answers land in the rows that asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from penstock.algorithms.bases.algorithm import Request
+from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.experience.requests import Pending
+from penstock.ipc import gather, scatter
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.base import DataPath
+
+
+def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
+    """Name, shape for one lane, and dtype of the tensors of a `Request`."""
+    return [
+        ("obs", shape.observation.shape, shape.observation.dtype),
+        ("first", (), "bool"),
+        ("memory", (shape.state_size,), "float32"),
+        ("noise", (shape.action.noise_size,), "float32"),
+        ("lane", (), "int64"),
+    ]
+
+
+class RequestBuffer:
+    """The fields of a `Request`, as arrays and as tensors of the same memory."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.arrays = arrays
+        self.tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+class Inference:
+    """A model that answers requests, held by a policy worker or by a rollout worker that infers for itself.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    algorithm
+        Says how to act and what to record.
+    device
+        Where the model runs.
+    path
+        The run's data path: it counts the steps that exploration is scheduled by.
+    weights
+        By which way the newest ones come.
+    """
+
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        device: str,
+        path: DataPath,
+        weights: MakeWeights = through_block,
+    ) -> None:
+        self._arena = arena
+        self._algorithm = algorithm
+        self._path = path
+        self._device = torch.device(device)
+        self._autocast = algorithm.autocast(self._device)
+        self._model = algorithm.build_model().to(self._device)
+        self._weights = weights(self._model, arena)
+        self._lanes = np.arange(arena.shape.num_lanes, dtype=np.int64).reshape(-1, arena.shape.group_size)
+        count = arena.shape.num_lanes
+        self._arrays = {name: np.zeros((count, *shape), dtype) for name, shape, dtype in request_fields(arena.shape)}
+        self._request_buffers: dict[int, RequestBuffer] = {}
+
+    @torch.inference_mode()
+    def answer(self, pending: Pending) -> None:
+        """Choose actions for the lanes of the groups that ask, and write them with what is recorded into their rows."""
+        self._weights.refresh()
+        arena, shape, requests = self._arena, self._arena.shape, self._arena.requests
+        groups = pending.groups
+        rows = requests.rows[groups].reshape(-1)
+        fields = self._request_buffer(len(rows)).arrays
+        gather(arena.columns["obs"], rows, fields["obs"])
+        gather(arena.columns["first"], rows, fields["first"])
+        for name, of_groups in (("noise", requests.noise), ("lane", self._lanes)):
+            gather(of_groups, groups, fields[name].reshape(len(groups), *of_groups.shape[1:]))
+        if shape.state_size:
+            fields["memory"][:] = requests.memory(pending)
+        columns, memory_after = self._act(len(rows), self._path.steps_taken(self._weights.steps, len(rows)))
+        for name, values in columns.items():
+            scatter(arena.columns[name], rows, values)
+        arena.columns["version"][rows] = self._weights.version
+        if shape.state_size:
+            slots, row = np.divmod(rows, shape.rows_per_slot)
+            begins = row == 0
+            arena.slot_memory[slots[begins]] = fields["memory"][begins]
+            requests.keep_memory(pending, memory_after)
+
+    def _request_buffer(self, count: int) -> RequestBuffer:
+        if count not in self._request_buffers:
+            arrays = self._arrays_for(count)
+            self._request_buffers[count] = RequestBuffer({name: array[:count] for name, array in arrays.items()})
+        return self._request_buffers[count]
+
+    def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
+        """Arrays with space for the fields of a `Request` of so many lanes or more, by name."""
+        return self._arrays
+
+    def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Answer what lies in the buffer of so many lanes: the columns to be written, and the memory state after."""
+        tensors = {name: tensor.to(self._device) for name, tensor in self._request_buffer(count).tensors.items()}
+        with self._autocast:
+            columns, memory_after = self._algorithm.act(self._model, Request(**tensors, steps=steps))
+        return {name: values.cpu().numpy() for name, values in columns.items()}, memory_after.cpu().numpy()

@@ -1,0 +1,117 @@
+"""The body of a role's process: told over its control connection what it is, it polls until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import cloudpickle
+import setproctitle
+
+from penstock.engine.backends.interruption import leave_to_supervisor
+from penstock.engine.messages import Failed, Ready, Stop
+from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.ipc import set_parent_death_signal
+
+SLEEP = 0.1  # seconds: the longest sleep on a bell
+SPIN = 50e-6  # seconds: a bell is watched so long before, if a core is idle for it
+NICENESS = 5  # of rollout workers: where cores are few, nobody steps in the way of who learns or chooses actions
+COMMAND_INTERVAL = 0.02  # seconds between looks at the control connection while there is work
+
+
+@dataclass(frozen=True)
+class Told:
+    """The first message to a role's process."""
+
+    spec: RoleSpec
+    shape: RunShape
+
+
+def module_path() -> list[str]:
+    """Return where modules are found: of ``sys.path`` what Python heeds, which is text and not a `pathlib.Path`."""
+    return [entry for entry in sys.path if isinstance(entry, str)]
+
+
+def tell(control: Connection, told: Told) -> None:
+    """Send a role's process its first message: where modules are found, and then what it is."""
+    control.send((module_path(), os.getcwd()))
+    control.send_bytes(cloudpickle.dumps(told))
+
+
+def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
+    """Run a role in this freshly forked process; return its exit status."""
+    leave_to_supervisor()
+    set_parent_death_signal(signal.SIGKILL, launcher)
+    setproctitle.setproctitle(f"penstock-{name}")
+    try:
+        sys.path[:], directory = control.recv()
+        os.chdir(directory)
+        told: Told = cloudpickle.loads(control.recv_bytes())
+        _set_threads(told.spec.num_threads)
+        if isinstance(told.spec, RolloutRole):
+            os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
+        arena = ExperienceArena.attach(told.shape, arena_fd)
+        role = told.spec.build(arena, control.send)
+        control.send(Ready())
+        poll_until_stopped(role, control)
+        role.close()
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
+            control.send(failure_of(error))
+        return 1
+    return 0
+
+
+def poll_until_stopped(role: Role, control: Connection) -> None:
+    """Poll a role until `Stop` arrives; let it sleep on its bell when there is nothing to do."""
+    commands = select.poll()
+    commands.register(control, select.POLLIN)
+    look_again = 0.0
+    while True:
+        seen = role.bell.value
+        has_worked = role.poll()
+        now = time.monotonic()
+        if not has_worked or now >= look_again:
+            look_again = now + COMMAND_INTERVAL
+            while commands.poll(0):
+                command = control.recv()
+                if isinstance(command, Stop):
+                    return
+                role.handle(command)
+                has_worked = True
+        if not has_worked:
+            role.bell.wait(seen, SLEEP, SPIN)
+
+
+def _set_threads(num_threads: int) -> None:
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(num_threads)
+
+
+def failure_of(error: BaseException) -> Failed:
+    """Make an exception fit to travel."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return Failed(None, text)
+    return Failed(error, text)
+
+
+def describe_status(status: int) -> str:
+    """Say how a process ended, from its wait status."""
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"ended with exit status {os.WEXITSTATUS(status)}"

@@ -1,0 +1,137 @@
+"""The serial backend: every role in this process and thread, in a fixed order. Reproducible bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import torch
+
+from penstock.engine.backends.process import failure_of
+from penstock.engine.backends.restarts import Restarts, successor
+from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
+from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole, left_as_found
+from penstock.experience.arena import Control, ExperienceArena
+
+
+class SerialBackend:
+    """Polls the learner, and only when it has nothing to do all other roles in turn, rollout workers towards a goal.
+
+    So an update that is due is made before the next step is taken, what happens never depends on when the supervisor
+    looks, and training in two calls is training in one.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    specs
+        The roles, in the order in which they are polled.
+    handle
+        Called with a role's name and whatever it reports: `Failed` when it raised, `Died` when it is replaced.
+    restarts
+        Says whether it is.
+    """
+
+    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
+        self._arena = arena
+        self._specs = {spec.name: spec for spec in specs}
+        self._handle = handle
+        self._restarts = restarts
+        self._roles: dict[str, Role] = {}
+        self._surroundings = contextlib.ExitStack()
+        self._steps = 0
+        self._has_news = False
+
+    def start(self) -> None:
+        """Make the roles; what they settle for the whole process is theirs until `close`."""
+        self._surroundings.enter_context(left_as_found())
+        for name in self._specs:
+            self._build(name)
+
+    def pump(self, timeout: float) -> None:
+        """Poll all roles in turn: until one has learned or evaluated, none has anything to do, or `timeout` seconds."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(max(spec.num_threads for spec in self._specs.values()))
+        try:
+            self._has_news = False
+            end = time.monotonic() + timeout
+            while self._poll_all() and not self._has_news and time.monotonic() < end:
+                pass
+        finally:
+            torch.set_num_threads(threads)
+
+    def send(self, role: str, command: Command) -> bool:
+        """Give a role a command; False if it has failed."""
+        if role not in self._roles:
+            return False
+        try:
+            self._roles[role].handle(command)
+        except Exception as error:
+            self._bury(role, error)
+        return True
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """None: no role has a process of its own."""
+        return {}
+
+    def close(self, patience: float = 0.0) -> None:
+        """Close the roles; nobody has to be waited for."""
+        for role in self._roles.values():
+            _close(role)
+        self._roles.clear()
+        self._specs.clear()
+        self._surroundings.close()
+
+    def _build(self, name: str) -> None:
+        try:
+            self._roles[name] = self._specs[name].build(self._arena, self._reporter(name))
+        except Exception as error:
+            self._bury(name, error)
+
+    def _poll_all(self) -> bool:
+        if any([self._poll(spec.name) for spec in self._specs.values() if spec.is_vital]):
+            return True
+        has_goal = self._steps < self._arena.control[Control.GOAL]
+        others = [spec for spec in self._specs.values() if not spec.is_vital]
+        return any([self._poll(spec.name) for spec in others if has_goal or not isinstance(spec, RolloutRole)])
+
+    def _poll(self, name: str) -> bool:
+        if name not in self._roles:
+            return False
+        try:
+            has_worked = self._roles[name].poll()
+        except Exception as error:
+            self._bury(name, error)
+            return False
+        self._restarts.begun(name)
+        return has_worked
+
+    def _bury(self, name: str, error: Exception) -> None:
+        """Report a role that raised; where that is forgiven, make it anew."""
+        role = self._roles.pop(name, None)
+        if role is not None:
+            _close(role)
+        failure = failure_of(error)
+        if not self._restarts.forgives(name, failure):
+            self._handle(name, failure)
+            return
+        self._handle(name, Died(f"{name}: {error}"))
+        time.sleep(self._restarts.after_failure(name))
+        self._specs[name] = successor(self._specs[name], self._arena)
+        self._build(name)
+
+    def _reporter(self, role: str) -> Tell:
+        def report(said: Report) -> None:
+            if isinstance(said, Learned):
+                self._steps = said.steps
+            self._has_news |= isinstance(said, Learned | Evaluated)  # what the supervisor decides by
+            self._handle(role, said)
+
+        return report
+
+
+def _close(role: Role) -> None:
+    with contextlib.suppress(Exception):  # an environment that fails now harms nobody any more
+        role.close()

@@ -1,0 +1,252 @@
+"""Hogwild: rollout workers that learn, each by itself, from parameters that all of them share without locks.
+
+The parameters and the optimiser's state lie in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
+copy of its own, taken when its segments begin; when they are full it computes their gradient on that copy, applies it
+to the shared parameters and copies them anew. The learner's role is left with showing what has come of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.rmsprop import RMSProp
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.acting.inference import Inference
+from penstock.engine.messages import LearnedInWorker, Tell
+from penstock.engine.paths.gradients import GradientPath
+from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
+from penstock.experience.arena import Contribution, Control, ExperienceArena
+from penstock.experience.batch import Batch, BatchReader
+from penstock.experience.requests import Pending
+from penstock.ipc import fence, taking_turns
+from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
+
+
+class SharedParameters:
+    """The parameters that all rollout workers train, as one process sees them.
+
+    Parameters
+    ----------
+    algorithm
+        Builds the network and its optimiser, a `RMSProp`.
+    arena
+        Where both lie.
+
+    Attributes
+    ----------
+    model : ActorCritic
+        Its tensors are the shared ones.
+    optimizer : RMSProp
+        Its state is the shared one.
+    """
+
+    def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
+        self.model = algorithm.build_model()
+        place_(self.model, torch.from_numpy(arena.shared_weights))
+        optimizer = algorithm.build_optimizer(self.model)
+        if not isinstance(optimizer, RMSProp):
+            raise TypeError(
+                f"{algorithm.name()} learns in its rollout workers, which share RMSProp's state: its build_optimizer "
+                f"must return a penstock.algorithms.arithmetic.rmsprop.RMSProp, found a {type(optimizer).__name__}"
+            )
+        self.optimizer = optimizer
+        squares = places_in(self.model, torch.from_numpy(arena.square_averages))
+        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # behind them are the buffers'
+            self.optimizer.state[parameter] = {"square_average": square}
+
+
+def begin(
+    algorithm: SegmentAlgorithm,
+    arena: ExperienceArena,
+    model: PolicyNetwork,
+    state: LearnerState,
+    learning: dict[str, Any] | None,
+) -> None:
+    """Lay out what the workers share, before there are any: weights, optimiser's state, and how far the run is."""
+    shared = SharedParameters(algorithm, arena)
+    shared.model.load_state_dict(model.state_dict())
+    if learning is not None:
+        saved = learning["optimizer"]["state"]
+        for number, parameter in enumerate(shared.model.parameters()):
+            shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
+    before = arena.contributions[-1]
+    before[Contribution.STEPS], before[Contribution.UPDATES] = state.steps, state.updates
+    arena.control[Control.WEIGHTS_SET] = state.version - state.updates
+
+
+class Copy:
+    """A worker's own copy of the shared parameters: for acting, and for computing gradients.
+
+    Parameters
+    ----------
+    model
+        The network that holds the copy.
+    arena
+        Where the shared parameters lie.
+
+    Attributes
+    ----------
+    version, steps, updates, weights_set
+        Of the shared parameters when they were copied.
+    """
+
+    def __init__(self, model: ActorCritic, arena: ExperienceArena) -> None:
+        self._arena = arena
+        self._shared = torch.from_numpy(arena.shared_weights)
+        self._bytes = flatten_(model)
+        self.pull()
+
+    def pull(self) -> None:
+        """Copy the shared parameters as they are now."""
+        totals, self.weights_set = self._arena.contributions.sum(0), int(self._arena.control[Control.WEIGHTS_SET])
+        self.steps, self.updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
+        self.version = self.updates + self.weights_set
+        with taking_turns(self._arena.arena):  # a value head and the moments that it goes with
+            self._bytes.copy_(self._shared)
+
+    def refresh(self) -> None:
+        """Nothing: within a segment all actions are chosen, and its gradient computed, with the same parameters."""
+
+
+class ActorLearner(Inference):
+    """Chooses the actions of one rollout worker, and learns from what comes of them.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    algorithm
+        How to act, and the loss.
+    worker
+        Number of the rollout worker.
+    report
+        Called with `LearnedInWorker` after updates, at most ten times per second.
+    """
+
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Tell) -> None:
+        super().__init__(arena, algorithm, "cpu", GradientPath(), weights=Copy)
+        config = algorithm.config
+        self._config = config
+        self._worker = worker
+        self._shared = SharedParameters(algorithm, arena)
+        self._reader = BatchReader(
+            arena, config.num_envs_per_worker, self._device,
+            reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
+            burn_in=config.burn_in,
+        )  # fmt: skip
+        self._buffers = list(
+            zip(_buffers_of_its_own(self._shared.model), _buffers_of_its_own(self._model), strict=True)
+        )
+        self._brought = arena.contributions[worker]
+        self._brought[Contribution.IS_LEARNING] = 0  # whoever had this worker's place may have died of it
+        self._report = report
+        self._next_report = 0.0
+        self._lags: list[int] = []
+        self._skipped_in_a_row = 0
+
+    def answer(self, pending: Pending) -> None:
+        """Choose actions; where segments begin, with the shared parameters of now."""
+        if self._arena.requests.rows[pending.groups[0], 0] % self._arena.shape.rows_per_slot == 0:
+            self._weights.pull()
+        super().answer(pending)
+
+    def is_wanted(self) -> bool:
+        """Whether more is to be learned."""
+        return bool(self._arena.contributions[:, Contribution.STEPS].sum() < self._arena.control[Control.GOAL])
+
+    def learn(self, slots: np.ndarray) -> bool:
+        """Apply the gradient of full segments, one of each lane, to the shared parameters.
+
+        Parameters
+        ----------
+        slots
+            int64 ``[B]``: written by this worker, and its own meanwhile.
+
+        Returns
+        -------
+        bool
+            Whether it was done: not at the goal.
+        """
+        # Raised before the goal is looked at: whoever sees the goal reached and nobody learning has seen all there is.
+        self._brought[Contribution.IS_LEARNING] = 1
+        fence()
+        if is_wanted := self.is_wanted():
+            self._learn(slots)
+        fence()
+        self._brought[Contribution.IS_LEARNING] = 0
+        if not self.is_wanted():
+            self._arena.learner_bell.ring()
+        return is_wanted
+
+    def _learn(self, slots: np.ndarray) -> None:
+        arena, copy = self._arena, self._weights
+        batch, _ = self._reader.read(slots, copy.version, copy.steps / self._config.total_steps)
+        learned = int(batch.learn.sum())
+        is_fenced_off = (arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any()
+        if is_fenced_off or (learned and not self._apply_gradient(batch)):
+            learned = 0
+        self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
+        self._brought[Contribution.STEPS] += learned
+
+    def _apply_gradient(self, batch: Batch) -> bool:
+        """Make the update of a batch, or skip it; False if the parameters that it is of are no more."""
+        arena, algorithm, copy = self._arena, self._algorithm, self._weights
+        with torch.no_grad(), self._autocast:
+            algorithm.prepare(self._model, batch)
+        self._model.zero_grad(set_to_none=True)
+        try:
+            metrics = algorithm.backward(
+                self._model, batch if algorithm.needs_segments else batch.flatten(), self._autocast
+            )
+        except NonFiniteUpdate as problem:
+            self._brought[Contribution.SKIPPED] += 1
+            self._skipped_in_a_row += 1
+            require_finite_updates(self._skipped_in_a_row, str(problem), copy.updates, copy.steps, self._config)
+            return True
+        self._skipped_in_a_row = 0
+        if arena.control[Control.WEIGHTS_SET] != copy.weights_set:
+            return False
+        lag = int(arena.contributions[:, Contribution.UPDATES].sum()) - copy.updates
+        for shared, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
+            shared.grad = own.grad
+        optimizer = self._shared.optimizer
+        optimizer.param_groups[0]["lr"] = algorithm.learning_rate(self._config.learning_rate, batch.progress)
+        optimizer.step()
+        self._brought[Contribution.UPDATES] += 1
+        for shared_buffer, buffer in self._buffers:
+            shared_buffer.copy_(buffer)
+        with torch.no_grad(), taking_turns(arena.arena):
+            algorithm.update_statistics(self._model, batch, into=self._shared.model)
+        self._tell(metrics, lag)
+        return True
+
+    def _tell(self, metrics: dict[str, Tensor], lag: int) -> None:
+        """Report now and then; the policy lag of a gradient is the number of others applied while it came about."""
+        self._lags.append(lag)
+        is_quiet = self._config.backend != "serial" and time.monotonic() < self._next_report
+        if is_quiet:
+            return
+        self._next_report = time.monotonic() + REPORT_INTERVAL
+        lags, self._lags = self._lags, []
+        self._report(
+            LearnedInWorker(
+                worker=self._worker,
+                losses={name: value.item() for name, value in metrics.items()},
+                lag=(min(lags), float(np.mean(lags)), max(lags)),
+                learning_rate=self._shared.optimizer.param_groups[0]["lr"],
+            )
+        )
+
+
+def _buffers_of_its_own(model: ActorCritic) -> Iterator[Tensor]:
+    """Buffers that the network itself changes when it runs, as an encoder of one's own may."""
+    for module in model.modules():
+        if not isinstance(module, RunningMoments):
+            yield from module.buffers(recurse=False)

@@ -1,0 +1,149 @@
+"""The learner from replay: update after update, as many for each step as the config says."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.messages import ContentsSaved, Note, Save, Tell
+from penstock.engine.roles.learner import Learner, LearnerState
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.replay import Replay
+from penstock.experience.transition_batch import TransitionBatch, TransitionReader
+from penstock.replay import Prioritized, ReplayFileError
+from penstock.runs.store import CheckpointStore
+
+STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
+
+
+class ReplayLearner(Learner):
+    """Draws batches from the replay buffer and learns from them; the rate limiter says when the next one is due.
+
+    Parameters
+    ----------
+    algorithm
+        Its update.
+    arena, state, report, weights
+        As for `Learner`.
+    learning
+        What `learning_state` returned, to go on from; None: new optimisers and a new target network.
+    replay
+        Where transitions come from.
+    """
+
+    def __init__(
+        self,
+        algorithm: ReplayAlgorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Tell,
+        replay: Replay,
+        weights: MakeWeights = through_block,
+    ) -> None:
+        super().__init__(algorithm, arena, state, report, weights)
+        self._algorithm = algorithm
+        config = algorithm.config
+        self._replay = replay
+        algorithm.begin(self._model, learning)
+        self._reader = TransitionReader(replay, self._device, in_order=config.backend == "serial")
+        self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
+        self._batches = replay.batches_before  # learned from since the limiter began to count
+
+    def poll(self) -> bool:
+        """Make one update; False while none is due, or while the goal is reached."""
+        if not self._has_reached_goal:  # there the count stands still, though workers go on as far as the limiter lets
+            self._count_steps()  # them: what is said last is what the last checkpoint says
+        if self._has_reached_goal:
+            self._publish()
+            self._report_progress()
+            self._clock.switch("wait for goal")
+            return False
+        progress = self._steps / self._config.total_steps
+        beta = self._algorithm.beta(progress)
+        if not self._reader.ask(beta):
+            self._report_progress()
+            self._clock.switch("wait for data")
+            return False
+        self._clock.switch("gather")
+        batch, ids = self._reader.take(self._updates + 1, progress)
+        if self._reader.draws_ahead:
+            self._reader.ask(beta)
+        self._clock.switch("learn")
+        metrics = self._learn(batch, ids)
+        self._batches += 1
+        self._count_steps()
+        if self._version >= self._weights.version + self._config.publish_interval or self._has_reached_goal:
+            self._publish()
+        self._owe(metrics)
+        if self._replay.calls_for_steps:
+            self._arena.ring_rollout_workers()
+        return True
+
+    def learning_state(self) -> dict[str, Any]:
+        """State of the algorithm, and how far the replay is."""
+        return {**self._algorithm.learning_state(), "replay": self._replay.state(self._batches)}
+
+    def close(self) -> None:
+        """End the thread that draws batches."""
+        self._reader.close()
+
+    def _learn(self, batch: TransitionBatch, ids: np.ndarray) -> dict[str, Tensor]:
+        self._algorithm.schedule_learning_rates(batch.progress)
+        try:
+            with self._autocast:
+                td_error, metrics = self._algorithm.update(self._model, batch)
+        except NonFiniteUpdate as problem:
+            self._skip(str(problem))
+            return {}
+        self._updated()
+        if self._config.normalize_observations:
+            self._model.update_observation_statistics(batch.obs)
+        if self._is_prioritized:
+            self._replay.buffer.update_priorities(ids, td_error.abs().cpu().numpy())
+        return {name: value.detach() for name, value in metrics.items()}
+
+    def _count_steps(self) -> None:
+        self._steps = self._replay.steps_learned(self._batches)
+
+    def _report_progress(self) -> None:
+        """Say how far the run is where no update says so: before the first one, and at the goal."""
+        if not self._heeds_time:
+            is_time = self._steps >= self._reported_steps + STEPS_BETWEEN_REPORTS
+        else:
+            is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report
+        reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
+        if is_time or reaches_goal:
+            self._owes_report = True
+        if self._owes_report:
+            self._report_what_is_owed()
+
+    def _save(self, command: Save) -> None:
+        self._report_now()  # the checkpoint holds the steps of now, and so is the status to
+        super()._save(command)
+        if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
+            error: Exception | None = None
+            try:
+                self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report(Note(text)))
+            except (OSError, ReplayFileError) as problem:
+                error = problem
+            self._report(ContentsSaved(command.number, error))
+
+    def _weights_set(self) -> None:
+        self._algorithm.restart_target(self._model)
+
+    def experience(self) -> dict[str, float]:
+        """Transitions in the buffer, and updates made for each step."""
+        return {"replay/rows": len(self._replay.buffer), "replay/updates_per_step": self._replay.measured_ratio}
+
+    @property
+    def step_size(self) -> float:
+        """That of the first of the algorithm's optimisers."""
+        rate: float = next(iter(self._algorithm.optimizers.values())).param_groups[0]["lr"]
+        return rate

@@ -1,0 +1,137 @@
+"""The process that owns a GPU: the learner, and beside it in a thread of its own the policy worker.
+
+One process has one CUDA context, and weights go from one role to the other without leaving the device. Each role keeps
+its own loop, bell and clock.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from penstock.engine.backends.process import SLEEP, SPIN
+from penstock.engine.messages import Command, Tell
+from penstock.engine.roles.specs import LEARNER, LearnerRole, PolicyRole, Role, RoleSpec
+from penstock.engine.watching.clock import count_as_companion
+from penstock.experience.arena import ExperienceArena
+from penstock.ipc import Doorbell
+
+
+@dataclass(frozen=True)
+class DeviceRole:
+    """Learner and policy worker in one process. To the supervisor it is the learner: its death ends the run."""
+
+    learner: LearnerRole
+    policy: PolicyRole
+    name: str = LEARNER
+    is_vital: ClassVar[bool] = True
+
+    @property
+    def num_threads(self) -> int:
+        """The learner's."""
+        return self.learner.num_threads
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Make the learner, and start the policy worker."""
+        from penstock.engine.acting.device_inference import DeviceInference
+        from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+        from penstock.engine.roles.policy_worker import PolicyWorker
+
+        exchange = WeightsExchange()
+        # Whatever an algorithm keeps to itself, it keeps for one role, as in two processes.
+        policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
+        learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
+
+        def build_policy_worker() -> Role:
+            weights = partial(InferenceWeights, exchange=exchange)
+            device = policy.algorithm.config.device
+            inference = DeviceInference(arena, policy.algorithm, device, policy.path, report, weights)
+            return PolicyWorker(arena, inference)
+
+        return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))
+
+
+class Companion:
+    """A role made and polled in a thread of its own, beside the process's main one, which waits until it is made.
+
+    Parameters
+    ----------
+    build
+        Makes the role; what it raises is raised.
+    wake
+        Called when the role has failed.
+    """
+
+    def __init__(self, build: Callable[[], Role], wake: Callable[[], object]) -> None:
+        self._build = build
+        self._wake = wake
+        self._bell: Doorbell | None = None
+        self._is_built, self._is_over = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="companion", daemon=True)
+        self._thread.start()
+        self._is_built.wait()
+        self.require_well()
+
+    def require_well(self) -> None:
+        """Raise what the role has raised, if it has."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Have the role finish what it is at, close it, and end the thread."""
+        self._is_over.set()
+        if self._bell is not None:
+            self._bell.ring()
+        self._thread.join()
+
+    def _run(self) -> None:
+        count_as_companion()
+        try:
+            role = self._build()
+            self._bell = role.bell
+            self._is_built.set()
+            while not self._is_over.is_set():
+                seen = role.bell.value
+                if not role.poll():
+                    role.bell.wait(seen, SLEEP, SPIN)
+            role.close()
+        except BaseException as error:
+            self._failure = error
+            self._is_built.set()
+            self._wake()
+
+
+class Pair:
+    """A role, polled as it would be alone, and its companion, whose failure is its own."""
+
+    def __init__(self, role: Role, companion: Companion) -> None:
+        self.bell = role.bell
+        self._role = role
+        self._companion = companion
+
+    def poll(self) -> bool:
+        """Do one piece of the role's work."""
+        self._companion.require_well()
+        return self._role.poll()
+
+    def handle(self, command: Command) -> None:
+        """Give the role a command; its companion takes none."""
+        self._role.handle(command)
+
+    def close(self) -> None:
+        """Close both."""
+        self._companion.close()
+        self._role.close()
+
+
+def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
+    """The roles that these make, each with its own row of the arena's gauges."""
+    parts: list[RoleSpec] = []
+    for spec in specs:
+        parts += [spec.policy, spec.learner] if isinstance(spec, DeviceRole) else [spec]
+    return parts

@@ -1,0 +1,225 @@
+"""What every learner does: it holds the model that learns, publishes its weights, reports and saves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.config import Config
+from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
+from penstock.engine.watching.clock import Clock
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.runs.checkpoint import CheckpointError, save_checkpoint
+from penstock.runs.store import CheckpointStore
+
+MAX_SKIPPED_IN_A_ROW = 20
+REPORT_INTERVAL = 0.1  # seconds
+
+
+class LearningDiverged(RuntimeError):
+    """Loss or gradient was not finite too many times in a row."""
+
+
+def require_finite_updates(skipped_in_a_row: int, problem: str, updates: int, steps: int, config: Config) -> None:
+    """Raise `LearningDiverged` once too many updates in a row were skipped, the last one because of `problem`."""
+    if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        raise LearningDiverged(
+            f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: lower "
+            f"learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
+        )
+
+
+@dataclass(frozen=True)
+class LearnerState:
+    """Where learning stands, beside weights and what the learner alone has.
+
+    Attributes
+    ----------
+    steps, version, updates
+        Steps learned from, version of the weights, updates made.
+    """
+
+    steps: int = 0
+    version: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run starts: from nothing, or from a checkpoint.
+
+    Attributes
+    ----------
+    state
+        Where learning stands.
+    learning
+        What the learner alone has, as it was saved.
+    seconds
+        Wall-clock time spent.
+    """
+
+    state: LearnerState = field(default_factory=LearnerState)
+    learning: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+
+class Learner:
+    """Turns experience into updates; from what, and how, its subclasses say.
+
+    Parameters
+    ----------
+    algorithm
+        What learns.
+    arena
+        The run's arena, holding the weights to start from.
+    state
+        Where learning stands.
+    report
+        Called with `Learned` after updates, at most ten times per second and at every goal.
+    weights
+        By which way they are published.
+    """
+
+    ACTIVITIES = ("learn", "gather", "wait for data", "wait for goal")
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        report: Tell,
+        weights: MakeWeights = through_block,
+    ) -> None:
+        config = algorithm.config
+        self.bell = arena.learner_bell
+        self._config: Any = config
+        self._arena = arena
+        self._report = report
+        self._device = torch.device(config.device)
+        self._model: Any = algorithm.build_model().to(self._device)
+        self._weights = weights(self._model, arena)
+        self._weights.refresh()
+        self._autocast = algorithm.autocast(self._device)
+        self._clock = Clock(arena.gauges_of("learner"), self.ACTIVITIES)
+        self._steps, self._version, self._updates = state.steps, state.version, state.updates
+        self._skipped = self._skipped_in_a_row = 0
+        self._next_report = 0.0
+        self._reported_steps = state.steps
+        self._brought: dict[str, Tensor] = {}  # what the last update reported
+        self._owes_report = False
+
+    def poll(self) -> bool:
+        """Learn, if there is something to learn from; False if there is not, or while the goal is reached."""
+        raise NotImplementedError
+
+    def learning_state(self) -> dict[str, Any]:
+        """What the learner alone has and a checkpoint holds: tensors and plain values."""
+        raise NotImplementedError
+
+    def handle(self, command: Command) -> None:
+        """Take a command: `Save` or `SetWeights`."""
+        if isinstance(command, Save):
+            self._save(command)
+        elif isinstance(command, SetWeights):
+            weights, steps = command.weights, command.steps
+            self._model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+            self._version += 1
+            self._weights_set()
+            self._weights.publish(self._version, self._steps if steps is None else steps)
+            self._weights.show()
+            self._report(WeightsSet(self._version))
+        else:
+            raise unknown("learner", command, Save, SetWeights)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _weights_set(self) -> None:
+        """The model has got weights from outside."""
+
+    def experience(self) -> dict[str, float]:
+        """What is shown and logged of the data path, by the name of the metric."""
+        return {}
+
+    @property
+    def step_size(self) -> float | None:
+        """Learning rate of the last update; None where rollout workers tell it."""
+        return None
+
+    @property
+    def _has_reached_goal(self) -> bool:
+        return self._steps >= self._arena.control[Control.GOAL]
+
+    @property
+    def _heeds_time(self) -> bool:
+        """Whether time may decide something: in a serial run nothing that is decided depends on it."""
+        return bool(self._config.backend != "serial")
+
+    def _updated(self) -> None:
+        """Count an update."""
+        self._version += 1
+        self._updates += 1
+        self._skipped_in_a_row = 0
+
+    def _skip(self, problem: str) -> None:
+        """Count an update that was left out because loss or gradient was not finite."""
+        self._skipped += 1
+        self._skipped_in_a_row += 1
+        require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
+
+    def _publish(self) -> None:
+        if self._weights.version != self._version:
+            self._weights.publish(self._version, self._steps)
+
+    def _owe(self, metrics: dict[str, Tensor]) -> None:
+        """Report what came of an update, now or with a later one."""
+        # What an update does not report, as one without a step of the policy does, stands as it was.
+        self._brought, self._owes_report = {**self._brought, **metrics}, True
+        if not self._heeds_time or time.monotonic() >= self._next_report or self._has_reached_goal:
+            self._report_what_is_owed()
+
+    def _report_now(self) -> None:
+        """Report where learning stands, though no update calls for it."""
+        self._owes_report = True
+        self._report_what_is_owed()
+
+    def _report_what_is_owed(self) -> None:
+        if not self._owes_report:
+            return
+        self._owes_report = False
+        self._reported_steps = self._steps
+        self._next_report = time.monotonic() + REPORT_INTERVAL
+        self._weights.show()
+        self._report(
+            Learned(
+                steps=self._steps,
+                version=self._version,
+                updates=self._updates,
+                skipped_updates=self._skipped,
+                losses={name: value.item() for name, value in self._brought.items()},
+                experience=self.experience(),
+                learning_rate=self.step_size,
+            )
+        )
+
+    def _save(self, command: Save) -> None:
+        self._report_what_is_owed()  # the status is to know the steps of the checkpoint
+        counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
+        meta, destination = {**command.meta, **counters}, command.destination
+        state = {**self.learning_state(), **counters}
+        weights = self._model.state_dict()
+        error: Exception | None = None
+        try:
+            if isinstance(destination, CheckpointStore):
+                destination.save(self._steps, meta=meta, weights=weights, state=state)
+            else:
+                save_checkpoint(destination, meta=meta, weights=weights, state=state)
+        except (OSError, CheckpointError) as problem:
+            error = problem
+        self._report(Saved(command.number, error))

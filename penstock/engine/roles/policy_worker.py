@@ -1,0 +1,38 @@
+"""The policy worker: turns the observations of all groups that wait into actions, in one batch."""
+
+from __future__ import annotations
+
+from penstock.engine.acting.inference import Inference
+from penstock.engine.messages import Command, unknown
+from penstock.engine.watching.clock import Clock
+from penstock.experience.arena import ExperienceArena
+
+
+class PolicyWorker:
+    """Answers whichever groups wait. It holds nothing but weights: a restarted one finds the same groups waiting."""
+
+    ACTIVITIES = ("infer", "wait for requests")
+
+    def __init__(self, arena: ExperienceArena, inference: Inference) -> None:
+        self.bell = arena.policy_bell
+        self._requests = arena.requests
+        self._inference = inference
+        self._clock = Clock(arena.gauges_of("policy-0"), self.ACTIVITIES)
+
+    def poll(self) -> bool:
+        """Answer all requests there are; False if there were none."""
+        pending = self._requests.pending()
+        if pending is None:
+            self._clock.switch("wait for requests")
+            return False
+        self._clock.switch("infer")
+        self._inference.answer(pending)
+        self._requests.mark_answered(pending)
+        return True
+
+    def handle(self, command: Command) -> None:
+        """Take a command of the supervisor; a policy worker knows none."""
+        raise unknown("policy worker", command)
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,154 @@
+"""The chronicle of a run: shows what happens, and writes it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.engine.watching.hangs import HangWatch
+from penstock.engine.watching.progress import Progress
+from penstock.play.evaluation import Evaluation
+from penstock.runs.metrics import MetricsLog
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.status import Status
+
+REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
+METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl
+
+OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
+"""The user's callback: numbers by name are logged and shown, False stops the training."""
+
+
+class View(Protocol):
+    """Whoever shows the run."""
+
+    def update(self, status: Status) -> None: ...
+
+    def event(self, text: str) -> None: ...
+
+
+class Chronicle:
+    """Hands the run's status to the view, the user's callback and ``metrics.jsonl``, and events to view and log.
+
+    Parameters
+    ----------
+    progress
+        Where the run stands.
+    hangs
+        Tells of environments that hang.
+    run_directory
+        Where it is written; None: nowhere.
+
+    Attributes
+    ----------
+    stop_is_asked
+        Whether the user's callback has asked for an end; it is not called again then.
+    """
+
+    def __init__(self, progress: Progress, hangs: HangWatch, run_directory: RunDirectory | None) -> None:
+        self._progress = progress
+        self._hangs = hangs
+        self._run_directory = run_directory
+        self._metrics = MetricsLog(None if run_directory is None else run_directory.path, self.event)
+        self._view: View | None = None
+        self._on_update: OnUpdate | None = None
+        self.stop_is_asked = False
+        self._next_refresh = self._next_metrics = 0.0
+
+    @contextmanager
+    def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
+        """Show everything to these while the block runs."""
+        self._view, self._on_update, self.stop_is_asked = view, on_update, False
+        try:
+            yield
+        finally:
+            self._view = self._on_update = None
+
+    def event(self, text: str) -> None:
+        """Tell something that happened."""
+        self.log(text)
+        if self._view is not None:
+            self._view.event(text)
+
+    def log(self, text: str) -> None:
+        """Write something down that the user is told otherwise."""
+        if self._run_directory is not None:
+            self._run_directory.log(text)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Write down an evaluation."""
+        values = {
+            "evaluation/mean_return": evaluation.mean_return,
+            "evaluation/std_return": evaluation.std_return,
+            "evaluation/unfinished": evaluation.unfinished,
+        }
+        self._metrics.write(evaluation.steps, self._progress.seconds, values)
+
+    def refresh(self, final: bool = False) -> None:
+        """Show where the run stands, if it is time to; the final state in any case."""
+        now = time.monotonic()
+        if now < self._next_refresh and not final:
+            return
+        self._next_refresh = now + REFRESH_INTERVAL
+        for warning in self._hangs.look(now):
+            self.event(warning)
+        self._progress.refresh_shares()
+        status = self._progress.status()
+        if self._on_update is not None and not self.stop_is_asked:
+            answer = self._on_update(status)
+            self.stop_is_asked = isinstance(answer, bool | np.bool_) and not answer
+            self._progress.take_metrics(_numbers_in(answer))
+        if self._view is not None:
+            self._view.update(status)
+        if (now >= self._next_metrics or final) and status.steps:
+            self._next_metrics = now + METRICS_INTERVAL
+            self._metrics.write(status.steps, status.seconds, metrics_of(status))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._metrics.close()
+
+
+def _numbers_in(answer: object) -> dict[str, float]:
+    """The numbers that a callback returned; raises `TypeError` where it returned something else."""
+    if answer is None or isinstance(answer, bool | np.bool_):
+        return {}
+    if not isinstance(answer, Mapping):
+        raise TypeError(
+            f"on_update returned {answer!r}, a {type(answer).__name__}: return numbers by name, such as "
+            '{"my_loss": 0.5}, or None, or False to stop the training'
+        )
+    return {str(name): _number(name, value) for name, value in answer.items()}
+
+
+def _number(name: object, value: Any) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)  # of any library
+    except Exception as error:
+        raise TypeError(
+            f"on_update returned {{{name!r}: {value!r}}}: {name!r} is a {type(value).__name__}, and no number"
+        ) from error
+
+
+def metrics_of(status: Status) -> dict[str, float]:
+    """Everything of a status that is logged, by name."""
+    values: dict[str, float] = {
+        "steps_per_second": status.steps_per_second,
+        "updates": status.updates,
+        "skipped_updates": status.skipped_updates,
+        "restarts": status.restarts,
+    }
+    values |= status.experience
+    if status.mean_return is not None and status.mean_length is not None:
+        values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
+    values |= {f"loss/{name}": value for name, value in status.losses.items()}
+    if status.real_work is not None:
+        values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
+    values |= {f"time/{role.name}/{name}": share for role in status.roles for name, share in role.activities.items()}
+    return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

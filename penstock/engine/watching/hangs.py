@@ -1,0 +1,91 @@
+"""Environments that hang: a rollout worker, or the evaluator, that does nothing else for long is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.roles.rollout_worker import RolloutWorker
+from penstock.engine.roles.specs import EvaluatorRole, RoleSpec, RolloutRole
+from penstock.engine.watching.clock import ACTIVITY, SINCE
+from penstock.experience.arena import ExperienceArena
+from penstock.play.evaluation import lanes_for
+
+HANG_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A role that steps environments.
+
+    Attributes
+    ----------
+    name
+        The role's.
+    gauges
+        The role's, float64 ``[32]``.
+    env
+        Name of the environment.
+    activities, in_env
+        The role's activities, and which of them means that it is in its environments.
+    lanes
+        Which lanes it steps, in words.
+    """
+
+    name: str
+    gauges: np.ndarray
+    env: str
+    activities: tuple[str, ...]
+    in_env: str
+    lanes: str
+
+    @property
+    def is_in_env(self) -> bool:
+        """Whether the role is, or was when it died, in its environments."""
+        return self.activities[int(self.gauges[ACTIVITY])] == self.in_env
+
+
+class HangWatch:
+    """Looks at how long each rollout worker and the evaluator have been in their environments without a break.
+
+    Parameters
+    ----------
+    specs
+        The roles of the run.
+    arena
+        The run's arena.
+    """
+
+    def __init__(self, specs: Sequence[RoleSpec], arena: ExperienceArena) -> None:
+        self._watched = [role for spec in specs if (role := watched(spec, arena))]
+        self._named: dict[str, float] = {}
+
+    def look(self, now: float) -> list[str]:
+        """Return a warning for each role that hangs at this moment (monotonic seconds), once for each hang."""
+        warnings = []
+        for role in self._watched:
+            since = float(role.gauges[SINCE])
+            hangs = since and role.is_in_env and now - since > HANG_SECONDS
+            if hangs and self._named.get(role.name) != since:
+                self._named[role.name] = since
+                waited = f"{role.name} has waited {now - since:.0f} s for {role.lanes}"
+                warnings.append(f"warning: environment {role.env} hangs: {waited}")
+        return warnings
+
+
+def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
+    """What is watched of a role; None if it steps no environments."""
+    if isinstance(spec, RolloutRole):
+        first = spec.rollout.worker * arena.shape.num_envs_per_worker
+        last = first + arena.shape.num_envs_per_worker - 1
+        lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
+        env, activities = spec.rollout.env.name, RolloutWorker.ACTIVITIES
+        return Watched(spec.name, arena.gauges_of(spec.name), env, activities, "env", lanes)
+    if isinstance(spec, EvaluatorRole):
+        count = lanes_for(spec.algorithm.config.eval_episodes)
+        lanes = "its lane" if count == 1 else f"one of its {count} lanes"
+        return Watched(spec.name, arena.gauges_of(spec.name), spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
+    return None

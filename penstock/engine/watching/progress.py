@@ -1,0 +1,224 @@
+"""What the roles have reported so far, and what it says about the run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.config import Config
+from penstock.engine.messages import Learned, LearnedInWorker
+from penstock.engine.watching.time_spent import (
+    Moment,
+    RoleTime,
+    busiest_role,
+    busy_seconds,
+    cpu_by_purpose,
+    limiting_role,
+    role_times,
+)
+from penstock.ipc import available_cores
+from penstock.play.evaluation import Evaluation
+from penstock.runs.status import REAL_WORK, RoleShare, Status
+
+RECENT_EPISODES = 100
+RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
+SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
+
+
+class Progress:
+    """Numbers of a run, gathered from reports and gauges.
+
+    Parameters
+    ----------
+    config
+        The run's settings.
+    algorithm, env
+        Names shown.
+    frame_skip
+        Simulator frames per step.
+    gauges
+        float64 ``[roles, 32]``: the arena's gauges.
+    rows
+        Rows of the gauges by kind of role.
+
+    Attributes
+    ----------
+    last_report
+        The moment of the learner's last report; None before the first.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        algorithm: str,
+        env: str,
+        frame_skip: int,
+        gauges: np.ndarray,
+        rows: Mapping[str, list[int]],
+    ) -> None:
+        self._config = config
+        self._names = {"algorithm": algorithm, "env": env}
+        self._frame_skip = frame_skip
+        self._gauges = gauges
+        self._rows = rows
+        self.run_dir: str | None = None
+        self.learned = Learned(steps=0)
+        self._by_worker: dict[int, LearnedInWorker] = {}
+        self.steps = 0
+        self.seconds = 0.0
+        self.restarts = 0
+        self.episodes = 0
+        self.evaluation: Evaluation | None = None
+        self.best_return: float | None = None
+        self._metrics: dict[str, float] = {}
+        self._metric_reports: dict[str, list[float]] = {}
+        self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
+        self._rate: deque[tuple[float, int]] = deque()
+        self.last_report: Moment | None = None
+        self._looks = deque([self._moment(busy_seconds())])
+        self._times: dict[str, RoleTime] = {}
+        self._shares: dict[str, RoleShare] = {}
+        self._cores: dict[str, float] = {}
+
+    def take_learned(self, report: Learned) -> None:
+        """Note where the learner stands."""
+        if self._by_worker:
+            report = self._with_workers(report)
+        self.learned = report
+        self.steps = report.steps
+        self.last_report = self._moment()
+        self._rate.append((self.last_report.time, self.steps))
+
+    def take_learned_in_worker(self, report: LearnedInWorker) -> None:
+        """Note what a worker that learns itself says of it."""
+        self._by_worker.pop(report.worker, None)
+        self._by_worker[report.worker] = report  # at the end: the last one to report
+
+    def _with_workers(self, learned: Learned) -> Learned:
+        """Put what workers that learn themselves say in: losses are the last one's, policy lag is all workers'."""
+        *_, last = self._by_worker.values()
+        lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
+        lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
+        experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
+        return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
+
+    def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
+        """Note finished training episodes, (return, length) each."""
+        self.episodes += len(episodes)
+        self._recent.extend(episodes)
+
+    def take_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
+        for name, value in metrics.items():
+            self._metric_reports.setdefault(name, []).append(value)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The last known mean of every number reported."""
+        for name, values in self._metric_reports.items():
+            self._metrics[name] = float(np.mean(values))
+        self._metric_reports.clear()
+        return dict(self._metrics)
+
+    def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
+        """Note an evaluation, and whether it is of the best weights so far."""
+        self.evaluation = evaluation
+        if is_best:
+            self.best_return = evaluation.mean_return
+
+    def restart_rate(self) -> None:
+        """Forget the recent rate, and where the time went: the run has rested."""
+        self._rate.clear()
+        self._looks = deque([self._moment(busy_seconds())])
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of recent training episodes."""
+        return float(np.mean([r for r, _ in self._recent])) if self._recent else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean length of recent training episodes, in steps."""
+        return float(np.mean([n for _, n in self._recent])) if self._recent else None
+
+    @property
+    def steps_per_second(self) -> float:
+        """Recent rate of steps learned from, up to now, over the last two reports at least; 0 before there are two."""
+        now = time.monotonic()
+        while len(self._rate) > 2 and now - self._rate[0][0] > RECENT_SECONDS:
+            self._rate.popleft()
+        if len(self._rate) < 2:
+            return 0.0
+        (began, before), (_, after) = self._rate[0], self._rate[-1]
+        return (after - before) / (now - began)
+
+    def refresh_shares(self) -> None:
+        """Work out how every role spent the last seconds, and what the cores did."""
+        now = self._moment(busy_seconds())
+        self._looks.append(now)
+        while len(self._looks) > 2 and now.time - self._looks[1].time >= RECENT_SECONDS:
+            self._looks.popleft()
+        seconds = now.time - self._looks[0].time
+        if seconds < SHORTEST_WINDOW:
+            return
+        self._times = self.role_times(self._looks[0], now)
+        for kind, role in self._times.items():
+            if total := max(sum(role.wall.values()), seconds * role.processes):
+                shares = {name: spent / total for name, spent in role.wall.items()}
+                self._shares[kind] = RoleShare(name=role.name, activities=shares, busy=role.busy / total)
+        cpu = cpu_by_purpose(self._times, now.own_cpu - self._looks[0].own_cpu)
+        ours, busy = sum(cpu.values()), now.busy - self._looks[0].busy
+        total = max(ours, seconds * available_cores())
+        cpu["other programs"] = min(max(0.0, busy - ours), total - ours)
+        self._cores = {purpose: spent / total for purpose, spent in cpu.items()}
+        self._cores["idle"] = 1.0 - sum(self._cores.values())
+
+    def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
+        """How every role spent the time between two moments, by its kind."""
+        return role_times(self._rows, before, after)
+
+    def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
+        """Name the role that holds the run back, and why, from how the roles spent their time."""
+        return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
+
+    def _moment(self, busy: float = 0.0) -> Moment:
+        # In the serial backend the roles' clocks count all of this process.
+        own_cpu = 0.0 if self._config.backend == "serial" else time.process_time()
+        return Moment(time.monotonic(), self.steps, self._gauges.copy(), own_cpu, busy)
+
+    def status(self) -> Status:
+        """Everything shown, as plain numbers."""
+        learned = self.learned
+        role, reason = self.limiting(self._times)
+        return Status(
+            **self._names,
+            run_dir=self.run_dir,
+            steps=self.steps,
+            total_steps=self._config.total_steps,
+            seconds=self.seconds,
+            steps_per_second=self.steps_per_second,
+            frame_skip=self._frame_skip,
+            episodes=self.episodes,
+            mean_return=self.mean_return,
+            mean_length=self.mean_length,
+            eval_return=self.evaluation.mean_return if self.evaluation else None,
+            eval_unfinished=self.evaluation.unfinished if self.evaluation else 0,
+            best_return=self.best_return,
+            target_return=self._config.target_return,
+            updates=learned.updates,
+            version=learned.version,
+            losses=learned.losses,
+            experience=learned.experience,
+            skipped_updates=learned.skipped_updates,
+            restarts=self.restarts,
+            real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
+            cores=self._cores,
+            roles=tuple(self._shares.values()),
+            limiting_role=role,
+            limiting_reason=reason,
+            metrics=self.metrics,
+        )

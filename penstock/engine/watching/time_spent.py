@@ -1,0 +1,163 @@
+"""How the roles of a run spent a stretch of time, read from their gauges at its two ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from penstock.engine.roles.specs import RoleSpec
+from penstock.engine.roster import ACTIVITIES
+from penstock.engine.watching.clock import CPU, WALL
+from penstock.experience.layout import RunShape
+from penstock.runs.status import REAL_WORK
+
+PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {"write": "copying", "gather": "copying"}
+"""What the CPU time of an activity was spent on; of all others: "other"."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What can be read at one moment of a run.
+
+    Attributes
+    ----------
+    time
+        Monotonic seconds.
+    steps
+        Steps learned from so far.
+    gauges
+        float64 ``[roles, 32]``: a copy of the arena's gauges.
+    own_cpu
+        CPU seconds that the supervisor's process has spent beside the roles.
+    busy
+        What `busy_seconds` says; 0 if it was not asked.
+    """
+
+    time: float
+    steps: int
+    gauges: np.ndarray
+    own_cpu: float
+    busy: float = 0.0
+
+
+@dataclass(frozen=True)
+class RoleTime:
+    """How one role, over all its processes, spent a stretch of time.
+
+    Attributes
+    ----------
+    name
+        As it is shown: "rollout x2", "policy", "learner".
+    processes
+        How many there are.
+    wall, cpu
+        Seconds per activity, of wall time and of CPU time, summed over the processes.
+    """
+
+    name: str
+    processes: int
+    wall: dict[str, float]
+    cpu: dict[str, float]
+
+    @property
+    def busy(self) -> float:
+        """Seconds of wall time in activities that are work."""
+        return sum(seconds for name, seconds in self.wall.items() if is_work(name))
+
+    def share(self, *activities: str) -> float:
+        """Share of its own wall time that it spent on these."""
+        return sum(self.wall[name] for name in activities) / sum(self.wall.values())
+
+
+def busy_seconds() -> float:
+    """Seconds that the cores of this run have been busy so far, with whatever program."""
+    cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *counts = line.split(" ")
+        if name in cores:
+            user, nice, system, _, _, *others = map(int, counts[:8])  # idle, and idle but for a disk
+            ticks += user + nice + system + sum(others)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def is_work(activity: str) -> bool:
+    """Whether an activity is work, and no wait."""
+    return not activity.startswith("wait")
+
+
+def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[int]]:
+    """Rows of the gauges that belong to each kind of role: "rollout", "policy", "learner", "evaluator"."""
+    rows: dict[str, list[int]] = {}
+    for spec in specs:
+        rows.setdefault(spec.name.split("-")[0], []).append(shape.gauge_row(spec.name))
+    return rows
+
+
+def role_times(rows: Mapping[str, list[int]], before: Moment, after: Moment) -> dict[str, RoleTime]:
+    """Work out how every role spent the time between two moments, by its kind: as far as its clock has booked it."""
+    spent = np.maximum(after.gauges - before.gauges, 0.0)  # a role made anew began at zero
+    times = {}
+    for kind, of_kind in rows.items():
+        seconds = spent[of_kind].sum(0)
+        times[kind] = RoleTime(
+            name=kind if len(of_kind) == 1 else f"{kind} x{len(of_kind)}",
+            processes=len(of_kind),
+            wall=dict(zip(ACTIVITIES[kind], seconds[WALL].tolist(), strict=False)),
+            cpu=dict(zip(ACTIVITIES[kind], seconds[CPU].tolist(), strict=False)),
+        )
+    return times
+
+
+def cpu_by_purpose(times: Mapping[str, RoleTime], own_cpu: float) -> dict[str, float]:
+    """CPU seconds by what they were spent on: real work, evaluating, copying, and other: waiting, and the supervisor.
+
+    Parameters
+    ----------
+    times
+        Of the roles.
+    own_cpu
+        CPU seconds of the supervisor's process.
+    """
+    spent = dict.fromkeys((*PURPOSES.values(), "other"), 0.0)
+    spent["other"] = own_cpu
+    for role in times.values():
+        for activity, seconds in role.cpu.items():
+            spent[PURPOSES.get(activity, "other")] += seconds
+    return spent
+
+
+def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
+    """Name the role that holds a run of several processes back, and why; nothing where the two that matter are idle."""
+    rollout, learner, policy = (times.get(kind) for kind in ("rollout", "learner", "policy"))
+    if rollout is None or learner is None or not sum(rollout.wall.values()):
+        return "", ""
+    evaluator, seconds = times.get("evaluator"), sum(learner.wall.values())
+    if evaluator is not None and learner.wall["wait for goal"] > 0.5 * seconds:
+        # While an environment hangs its evaluator books nothing: what counts is that it does not wait.
+        is_playing = evaluator.wall["wait for a request"] < 0.5 * seconds
+        if is_playing:
+            return evaluator.name, "training has ended, its last evaluation goes on"
+    for_learner = rollout.share("wait for slots", "wait for learner")
+    for_actions = rollout.share("wait for actions")
+    if for_learner > 0.2 and for_learner >= for_actions:
+        return learner.name, f"rollout workers wait {for_learner:.0%} of their time for it"
+    if for_actions > 0.2 and policy is not None:
+        return policy.name, f"rollout workers wait {for_actions:.0%} of their time for actions"
+    return rollout.name, _how_busy(rollout, sum(rollout.wall.values()))
+
+
+def busiest_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
+    """Name the role that most of the time went to where all of them take turns in one thread, and how much."""
+    total = sum(sum(times[kind].wall.values()) for kind in times)
+    busiest = max(times.values(), key=lambda role: role.busy, default=None)
+    return ("", "") if busiest is None or not total else (busiest.name, _how_busy(busiest, total))
+
+
+def _how_busy(role: RoleTime, total: float) -> str:
+    most = max(filter(is_work, role.wall), key=lambda name: role.wall[name])
+    return f"busy {role.busy / total:.0%} of the time, mostly {most}"

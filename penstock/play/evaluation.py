@@ -1,0 +1,223 @@
+"""Scoring a policy: every lane plays the same quota of episodes, so that short ones are not favoured.
+
+An episode need not end: one that lasts too long is given up, and counts with what it has returned by then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from penstock.config import require
+from penstock.envs.factories import OUTSIDE
+from penstock.envs.lanes import Lanes
+from penstock.envs.making import make_lanes
+from penstock.envs.spec import EnvSpec
+from penstock.nn import PolicyNetwork
+from penstock.play.film import film
+from penstock.play.noise import NoiseStreams
+from penstock.play.policy import load_policy
+
+MAX_LANES = 25
+# Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
+# the event: no seed is trained on and evaluated, and no score comes of the episodes that chose the best weights.
+EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of playing some episodes.
+
+    Attributes
+    ----------
+    returns, lengths
+        True, undiscounted return and number of steps of each episode.
+        Of those that were given up, what they had returned by then.
+    steps
+        Steps that the weights had learned from.
+    unfinished
+        How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
+        steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    steps: int = 0
+    unfinished: int = 0
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes, those among them that were given up."""
+        return len(self.returns)
+
+    @property
+    def mean_return(self) -> float:
+        """Mean of the returns; see `unfinished`."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std_return(self) -> float:
+        """Standard deviation of the returns."""
+        return float(np.std(self.returns))
+
+    @property
+    def mean_length(self) -> float:
+        """Mean length in steps."""
+        return float(np.mean(self.lengths))
+
+
+def lanes_for(episodes: int) -> int:
+    """Number of lanes that play `episodes` in equal quotas: the largest divisor that is at most MAX_LANES."""
+    return max(n for n in range(1, min(episodes, MAX_LANES) + 1) if episodes % n == 0)
+
+
+class Player:
+    """A policy playing lanes of its own, outside of any arena.
+
+    Parameters
+    ----------
+    model
+        The policy's network.
+    lanes
+        What it plays.
+    deterministic
+        Take the mode of the distribution, not a sample.
+    seed
+        Seeds the samples.
+    """
+
+    def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
+        self._model = model
+        self._lanes = lanes
+        self._deterministic = deterministic
+        self._device = next(model.parameters()).device
+        self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
+        self._obs = np.empty((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+        self._noise = NoiseStreams(
+            lanes.action.noise, lanes.action.noise_size,
+            range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def play(
+        self,
+        episodes: int,
+        *,
+        max_steps: float = math.inf,
+        deadline: float = math.inf,
+        on_step: Callable[[], object] = lambda: None,
+    ) -> Evaluation:
+        """Play from fresh resets, an equal number of episodes in every lane.
+
+        Parameters
+        ----------
+        episodes
+            How many in all, a multiple of the number of lanes.
+        max_steps
+            Steps after which an episode is given up; its lane plays no other.
+        deadline
+            When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
+        on_step
+            Called after every step of the lanes.
+        """
+        lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
+        played: list[list[tuple[float, int]]] = [[] for _ in range(lanes.num_lanes)]
+        given_up: list[tuple[float, int]] = []
+        plays_on = np.full(lanes.num_lanes, True)
+        memory = self._model.initial_state(lanes.num_lanes)
+        lanes.reset()
+        lanes.take_episodes()
+        while plays_on.any():
+            lanes.write_observations(self._obs, self._rows)
+            obs, first = self._tensor(self._obs), self._tensor(lanes.first)
+            choice, memory = self._model.act(obs, first, memory)
+            action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
+            lanes.step(action.cpu().numpy())
+            on_step()
+            for lane, episode_return, length in lanes.take_episodes():
+                if plays_on[lane]:
+                    played[lane].append((episode_return, length))
+                    plays_on[lane] = len(played[lane]) < quota
+            is_late = time.monotonic() >= deadline
+            too_long = plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+            given_up += [lanes.running_episode(lane)[1:] for lane in too_long.nonzero()[0].tolist()]
+            plays_on &= ~too_long & (not is_late)
+        whole = [episode for lane in played for episode in lane]
+        returns, lengths = zip(*whole, *given_up, strict=True)
+        return Evaluation(returns, lengths, unfinished=len(given_up))
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def evaluate_model(
+    model: PolicyNetwork,
+    env: EnvSpec,
+    *,
+    episodes: int,
+    deterministic: bool = True,
+    seed: int = 0,
+    max_steps: float = math.inf,
+) -> Evaluation:
+    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
+    require(episodes > 0, "episodes", episodes, "more than 0")
+    require(max_steps > 0, "max_steps", max_steps, "more than 0")
+    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
+    try:
+        return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
+    finally:
+        lanes.close()
+
+
+def evaluate_run(
+    path: str | os.PathLike[str],
+    *,
+    episodes: int = 100,
+    deterministic: bool = True,
+    video: str | None = None,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Score the policy of a run or checkpoint on its environment.
+
+    Parameters
+    ----------
+    path
+        What `load_policy` takes.
+    episodes
+        How many to play, the same quota in every lane.
+    deterministic
+        Take the most probable actions, not samples.
+    video
+        File to write a film of one more episode to (needs the extra "video").
+    seed
+        Seeds the environments; None: anew every time.
+    max_steps
+        Steps after which an episode is given up (see `Evaluation.unfinished`); None: the run's ``eval_max_steps``.
+    **settings
+        Settings that could not be written to the checkpoint by value, such as ``env=MyEnv``.
+    """
+    policy = load_policy(path, **settings)
+    config = policy.algorithm.config
+    env = dataclasses.replace(
+        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
+        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
+    )
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluation = evaluate_model(
+        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
+        max_steps=config.eval_max_steps if max_steps is None else max_steps,
+    )  # fmt: skip
+    if video is not None:
+        film(policy, env, video, deterministic=deterministic, seed=seed)
+    return dataclasses.replace(evaluation, steps=policy.meta["steps"])

@@ -1,0 +1,198 @@
+"""Films of a policy playing one episode."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from penstock.config import ConfigError
+from penstock.envs.factories import OUTSIDE, told
+from penstock.envs.masks import MASK
+from penstock.envs.spec import EnvSpec
+from penstock.play.policy import Policy
+
+MAX_STEPS = 10_000
+FILMED_LANE = 4_000_000  # none of training, evaluation, scoring or probing
+CONTAINERS = (".mp4", ".mkv", ".mov")
+ENLARGEMENT = 4  # ALE observations are small: a film shows each of their pixels as a square of this width
+ALE_FRAMES_PER_SECOND = 60
+
+
+def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: int) -> None:
+    """Play one episode, of at most MAX_STEPS steps, and write what it looks like as H.264 video.
+
+    Of an ALE game the film shows what the policy sees: the newest frame of each observation.
+
+    Parameters
+    ----------
+    policy
+        Who plays.
+    env
+        What it plays. One single environment is made of it, whatever its `vectorize`.
+    path
+        The file; its ending says the container: .mp4, .mkv or .mov.
+    deterministic
+        Play the most probable actions, not samples.
+    seed
+        Seeds the environment and the samples.
+
+    Raises
+    ------
+    ConfigError
+        The extra "video" is not installed, the environment draws no pictures, or `path` is no place for a film.
+    """
+    _require_writable(path)
+    try:
+        import av  # noqa: F401  (imageio writes with it)
+        import imageio.v3 as imageio
+    except ImportError:
+        raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
+    stage = _stage(env, seed)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            pictures = play_and_draw(policy, stage, env.name, deterministic=deterministic, seed=seed)
+            first = next(pictures)  # no file is made for an environment that does not draw
+            with imageio.imopen(path, "w", plugin="pyav") as video:
+                video.init_video_stream("libx264", fps=_pictures_per_second(stage))
+                for picture in chain([first], pictures):
+                    video.write_frame(picture)
+    finally:
+        stage.close()
+
+
+def play_and_draw(
+    policy: Policy, stage: gymnasium.Env, name: str, *, deterministic: bool, seed: int
+) -> Iterator[np.ndarray]:
+    """Play one episode; yield a picture of every observation, uint8 ``[H, W, 3]`` with even H and W.
+
+    Raises
+    ------
+    ConfigError
+        The environment `name` does not draw.
+    """
+    observation, info = stage.reset(seed=seed)
+    yield _picture(stage, name)
+    state, has_mask = None, policy.algorithm.observation.mask_is_in_info
+    for _ in range(MAX_STEPS):
+        answer = policy.act(observation, state, deterministic, info[MASK] if has_mask else None)
+        action, state = answer if policy.has_memory else (answer, None)
+        observation, _, terminated, truncated, info = stage.step(action)
+        yield _picture(stage, name)
+        if terminated or truncated:
+            return
+
+
+class AleScreen(gymnasium.Env):
+    """One ALE game that draws what its player sees.
+
+    Parameters
+    ----------
+    arguments
+        As `penstock.envs.atari.atari_arguments` returns them.
+    """
+
+    render_mode = "rgb_array"
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        from penstock.envs.atari import make_atari
+
+        self._game = make_atari(arguments, num_lanes=1, num_threads=1)
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": ALE_FRAMES_PER_SECOND / arguments["frameskip"]}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Start a game."""
+        observations, _ = self._game.reset(seed=None if seed is None else np.array([seed]))
+        self._observation = observations[0]
+        return self._observation, {}
+
+    def step(self, action: np.integer) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Play one step."""
+        observations, rewards, terminated, truncated, _ = self._game.step(np.array([action]))
+        self._observation = observations[0]
+        return self._observation, float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    def render(self) -> np.ndarray:
+        """Draw the newest frame, grey or in colour, enlarged."""
+        frame = self._observation[-1]
+        colored = frame if frame.ndim == 3 else np.repeat(frame[..., None], 3, axis=2)
+        return colored.repeat(ENLARGEMENT, axis=0).repeat(ENLARGEMENT, axis=1)
+
+    def close(self) -> None:
+        """Close the game."""
+        self._game.close()
+
+
+def _require_writable(path: str) -> None:
+    """Refuse before anything is played what could not be written after it."""
+    file = Path(path)
+    if file.suffix not in CONTAINERS:
+        raise ConfigError(f"video={path!r} is not legal: a film's name ends in one of {', '.join(CONTAINERS)}")
+    if not file.parent.is_dir():
+        raise ConfigError(f"video={path!r} cannot be written: there is no directory {str(file.parent)!r}")
+
+
+def _stage(env: EnvSpec, seed: int) -> gymnasium.Env:
+    """Make the one environment that is filmed."""
+    source, kwargs = env.unpack()
+    if env.kind == "atari":
+        return AleScreen(kwargs)
+    if env.kind == "envpool" or (env.kind == "callable" and env.vectorize == "vector"):
+        raise ConfigError(f"{env.name} makes vector environments, which cannot be filmed: load the policy and draw one")
+    drawing = {**kwargs, "render_mode": "rgb_array"}
+    try:
+        if env.kind == "gymnasium":
+            stage = gymnasium.make(source, **drawing)
+        else:
+            values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
+            arguments = told(source, drawing, values)
+            stage = source(**(arguments if _takes(source, arguments) else told(source, kwargs, values)))
+    except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
+        raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
+    if stage.render_mode != "rgb_array":
+        legal = (stage.metadata or {}).get("render_modes", [])
+        stage.close()
+        raise _cannot_draw(
+            env.name, f"its render_mode is {stage.render_mode!r}, of the modes {legal} that its metadata names"
+        )
+    return stage
+
+
+def _takes(source: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(source).bind(**kwargs)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _picture(stage: gymnasium.Env, name: str) -> np.ndarray:
+    try:
+        drawn = stage.render()
+    except Exception as error:  # most often a package for drawing that is not installed
+        raise _cannot_draw(name, f"{type(error).__name__}: {error}") from error
+    picture = np.asarray(drawn)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        found = f"{picture.dtype} of shape {picture.shape}" if isinstance(drawn, np.ndarray) else repr(drawn)
+        raise _cannot_draw(name, f"render() must return uint8 [H, W, 3], found {found}")
+    height, width, _ = picture.shape
+    # H.264 halves the resolution of colours: both sides have to be even.
+    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+
+
+def _pictures_per_second(stage: gymnasium.Env) -> float:
+    return float((stage.metadata or {}).get("render_fps") or 30)
+
+
+def _cannot_draw(name: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"{name} cannot be filmed: {problem}. A film needs an environment that takes render_mode='rgb_array' "
+        "and draws, with the packages that it draws by"
+    )

@@ -1,0 +1,172 @@
+"""A trained policy by itself: loaded from a checkpoint, without trainer, processes or environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms import load_algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.config import make_config
+from penstock.envs.actions import ActionDecoder
+from penstock.envs.masks import flat_mask, mask_of_lane
+from penstock.envs.observations import observation_writer
+from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
+from penstock.nn import PolicyNetwork
+from penstock.runs.checkpoint import load_checkpoint, require_matching
+from penstock.runs.run_directory import resolve_checkpoint
+
+
+class Policy:
+    """A network that acts.
+
+    Attributes
+    ----------
+    algorithm, model
+        What it was trained by, and the network with its weights.
+    meta
+        What is known of the checkpoint: algorithm, env, steps, mean_return, config, ...
+    """
+
+    def __init__(self, algorithm: Algorithm, model: PolicyNetwork, meta: Mapping[str, Any]) -> None:
+        self.algorithm = algorithm
+        self.model = model
+        self.meta = meta
+        self._decode = ActionDecoder(algorithm.action)
+        self._writer = observation_writer(algorithm.observation)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether `act` needs and returns a state."""
+        return self.model.state_size > 0
+
+    @torch.inference_mode()
+    def act(
+        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
+    ) -> Any:
+        """Choose actions as the environment takes them.
+
+        Parameters
+        ----------
+        observation
+            One observation, or a batch of N: with a leading dimension, in every leaf if it is nested.
+        state
+            With memory: what the last call returned; None at the start of an episode.
+        deterministic
+            The most probable action; False: a sample (from torch's global generator).
+        action_mask
+            Where the environment has it in its info: what that says is legal, of one or of N. None: everything.
+
+        Returns
+        -------
+        action
+            One action, or N of them, nested as the environment takes them. With memory the pair (action, state).
+
+        Raises
+        ------
+        ValueError
+            The observation or the mask is not shaped as in training.
+        """
+        spec, writer = self.algorithm.observation, self._writer
+        count = writer.batch_size((observation, None) if spec.mask_is_in_info else observation)
+        if spec.mask_is_in_info:
+            observation = observation, self._legal(action_mask, count)
+        elif action_mask is not None:
+            raise ValueError("action_mask is given, and the environment of this policy has none in its info")
+        rows = np.arange(1 if count is None else count)
+        obs = np.zeros((len(rows), *spec.shape), spec.dtype)
+        if count is None:
+            writer.write_each(obs, rows, [observation])
+        else:
+            writer.write_batch(obs, rows, observation)
+        memory = self.model.initial_state(len(rows)) if state is None else state
+        first = torch.full((len(rows),), state is None)
+        distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
+        chosen = distribution.mode() if deterministic else distribution.sample(self._noise(len(rows)))
+        action = self._decode.each(chosen.numpy())[0] if count is None else self._decode(chosen.numpy())
+        return (action, memory) if self.has_memory else action
+
+    def _legal(self, mask: Any, count: int | None) -> np.ndarray:
+        """Return the mask of one observation, bool ``[M]``, or of N, ``[N, M]``."""
+        action = self.algorithm.action
+        if mask is None:
+            legal = np.ones(sum(action.choices), np.bool_)
+            return legal if count is None else np.tile(legal, (count, 1))
+        if count is None:
+            return flat_mask(mask, action, "action_mask")
+        return np.array([flat_mask(mask_of_lane(mask, lane), action, "action_mask") for lane in range(count)])
+
+    def _noise(self, count: int) -> Tensor:
+        action = self.algorithm.action
+        draw = torch.rand if action.noise == "uniform" else torch.randn
+        return draw(count, action.noise_size)
+
+
+def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
+    """Load a trained policy.
+
+    Weights and settings are read without executing code. The algorithm and an encoder of one's own are imported from
+    the module or file that the checkpoint names, which does execute it: load only what you trust to name code.
+
+    Parameters
+    ----------
+    path
+        A run directory (its best checkpoint is taken), a checkpoint, or what ``save`` wrote.
+    **settings
+        Settings that could not be written to the checkpoint by value, such as ``encoder=MyEncoder``.
+
+    Raises
+    ------
+    CheckpointError
+        There is none, it is damaged or foreign, or its weights do not fit the network of its settings.
+    """
+    checkpoint = load_checkpoint(resolve_checkpoint(path))
+    meta = checkpoint.meta
+    algorithm_class = load_algorithm(meta["algorithm"])
+    config = make_config(algorithm_class.Config, {**meta["config"], **settings})
+    algorithm = algorithm_class(config, *specs_from_json(meta["specs"]))
+    model = algorithm.build_model()
+    require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
+    model.load_state_dict(checkpoint.weights)
+    return Policy(algorithm, model, meta)
+
+
+def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
+    """What an environment shows and takes, as JSON values; infinite bounds as text."""
+    return {"observation": dataclasses.asdict(observation), "action": _action_to_json(action)}
+
+
+def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
+    """The inverse of `specs_to_json`."""
+    return _observation_from_json(specs["observation"]), _action_from_json(specs["action"])
+
+
+def _action_to_json(action: ActionSpec) -> dict[str, Any]:
+    bounds = {name: bound and [repr(x) for x in bound] for name, bound in (("low", action.low), ("high", action.high))}
+    return {**vars(action), **bounds, "parts": [(key, _action_to_json(part)) for key, part in action.parts]}
+
+
+def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
+    bounds = {name: fields[name] and tuple(float(x) for x in fields[name]) for name in ("low", "high")}
+    parts = tuple((key, _action_from_json(part)) for key, part in fields.get("parts", ()))
+    return ActionSpec(**{**_tuples(fields), **bounds, "parts": parts})
+
+
+def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:
+    parts = tuple(_part_from_json(part) for part in fields.get("parts", ()))
+    mask = fields.get("mask") and _part_from_json(fields["mask"])
+    return ObservationSpec(**{**_tuples(fields), "parts": parts, "mask": mask})
+
+
+def _part_from_json(fields: Mapping[str, Any]) -> ObservationPart:
+    return ObservationPart(fields["path"], _observation_from_json(fields["spec"]), fields["offset"])
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
