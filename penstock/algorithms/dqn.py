@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import RMSprop, fused_adam
+from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.td import double_q_value, huber, linear_schedule, max_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
@@ -112,7 +112,7 @@ class DQN(ReplayAlgorithm):
         """Adam or centred RMSProp."""
         if self.config.optimizer == "adam":
             return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
-        return RMSprop([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
+        return TorchRMSProp([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
 
     def sampler(self) -> Sampler:
         """Uniform, or prioritized with weights divided by the largest in the batch."""

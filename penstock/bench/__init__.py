@@ -1,5 +1,6 @@
-"""The instrument: what this machine does with Penstock, beside its peers.
+"""The instrument: what this machine does with Penstock, beside its peers. Installed with Penstock, for its users.
 
+The folder bench/ of the source is for its makers: trainings and comparisons that the pages report, and their history.
 Importing this package is cheap; a bench is imported when it runs.
 """
 

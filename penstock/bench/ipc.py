@@ -16,7 +16,7 @@ import numpy as np
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.messages import CAPACITY, messages_per_second
-from penstock.bench.peers import FASTER_FIFO, script
+from penstock.bench.peers import FASTER_FIFO, program
 from penstock.flags import parse_flags
 
 Player = Callable[[int, int, float], float]
@@ -125,7 +125,7 @@ class FasterFifo:
     """
 
     def __init__(self, python: Path) -> None:
-        self._command = [str(python), str(script("faster_fifo_messages.py"))]
+        self._command = [str(python), str(program("faster_fifo_messages.py"))]
         self.version: str = self._measured(1, 1, 0.0)["version"]
 
     def messages_per_second(self, producers: int, together: int, seconds: float) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.bench import BenchError
 
-_SCRIPTS = Path(__file__).parents[2] / "bench" / "peers"
+_PROGRAMS = Path(__file__).with_name("peer_programs")
 _TORCH = "torch>=2.8,<2.14"
 
 
@@ -89,18 +89,9 @@ SAMPLE_FACTORY = Peer(
 STABLE_BASELINES3 = Peer("stable-baselines3", "2.9.2", "throughput", ((_TORCH, "stable-baselines3==2.9.2"),))
 
 
-def script(name: str) -> Path:
-    """A program in bench/peers, to be run by a peer's Python; it is part of the source, not of what is installed.
-
-    Raises
-    ------
-    BenchError
-        There is no source checkout.
-    """
-    found = _SCRIPTS / name
-    if not found.is_file():
-        raise BenchError(f"a comparison needs bench/peers/{name} of the source, and there is no {found}: run it there")
-    return found
+def program(name: str) -> Path:
+    """A program that is run by a peer's Python, where there is no Penstock."""
+    return _PROGRAMS / name
 
 
 def _cache() -> Path:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, script
+from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, program
 from penstock.config import closest
 from penstock.flags import parse_flags
 from penstock.ipc import available_cores, whole_cores
@@ -72,7 +72,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Rival:
-    """Somebody who does the same work: a program of bench/peers.
+    """Somebody who does the same work: a program of `penstock/bench/peer_programs`.
 
     It takes seconds, and prints `SETTINGS what it runs with` and `STEPS_PER_SECOND n`.
     """
@@ -286,8 +286,6 @@ def _find_peers(flags: Flags) -> dict[str, Path | None]:
         return {}
     given = {SAMPLE_FACTORY: flags.sample_factory, STABLE_BASELINES3: flags.stable_baselines3}
     rivals = {rival.name: rival for name in flags.work for rival in WORKS[name].rivals}
-    for rival in rivals.values():
-        script(rival.program)  # must be there
     return {
         name: Path(sys.executable) if rival.peer is None else rival.peer.find(given[rival.peer], flags.install_peers)
         for name, rival in rivals.items()
@@ -352,7 +350,7 @@ def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
 
 def _rival(rival: Rival, python: Path | None, seconds: float, settings: dict[str, Any]) -> float:
     """Have a rival do the work in a process of its own, and note what it says that it runs with."""
-    command = [str(python), str(script(rival.program)), *rival.arguments, f"{seconds:g}"]
+    command = [str(python), str(program(rival.program)), *rival.arguments, f"{seconds:g}"]
     environment = {**os.environ, "PENSTOCK_BENCH_WORKERS": str(whole_cores())}
     if rival.peer is not None:
         environment.pop("PYTHONPATH", None)  # it was made for this interpreter

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.optimizers import Adam, RMSprop, fused_adam
+from penstock.algorithms.arithmetic.optimizers import Adam, TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 
 TRAINING = """
@@ -39,7 +39,7 @@ def test_neither_training_nor_a_checkpoint_imports_what_compiles(algorithm, env,
     [
         (Adam, torch.optim.Adam, {"lr": 0.1, "fused": True}),
         (Adam, torch.optim.Adam, {"lr": 0.1, "amsgrad": True}),
-        (RMSprop, torch.optim.RMSprop, {"lr": 0.1, "centered": True}),
+        (TorchRMSProp, torch.optim.RMSprop, {"lr": 0.1, "centered": True}),
     ],
 )
 def test_the_updates_are_torchs_own_also_from_a_loaded_state(ours, torchs, settings):
@@ -67,7 +67,7 @@ def test_it_is_one_of_torchs_optimizers_and_can_be_pickled():
     assert group["fused"] and group["lr"] == 0.5 and group["eps"] == 1e-3
 
 
-@pytest.mark.parametrize("kind", [Adam, RMSprop, RMSProp])
+@pytest.mark.parametrize("kind", [Adam, TorchRMSProp, RMSProp])
 def test_no_method_is_left_that_would_import_what_compiles(kind):
     """By the names that their code knows; that none was overlooked, the trainings above show."""
     names = [name for name in dir(kind) if not name.startswith("__") and inspect.isfunction(getattr(kind, name))]

@@ -38,7 +38,7 @@ def toy(monkeypatch, tmp_path):
 
     def replace_by(program: str) -> None:
         (tmp_path / "toy.py").write_text(program)
-        monkeypatch.setattr(ipc, "script", lambda name: tmp_path / "toy.py")
+        monkeypatch.setattr(ipc, "program", lambda name: tmp_path / "toy.py")
 
     return replace_by
 

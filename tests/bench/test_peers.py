@@ -86,11 +86,10 @@ def test_how_to_get_one_can_be_typed_as_it_stands():
     ]
 
 
-def test_programs_of_peers_are_found_in_the_source_and_nowhere_else(monkeypatch, tmp_path):
-    assert peers.script("sb3_updates.py").read_text().startswith('"""Stable-Baselines3')
-    monkeypatch.setattr(peers, "_SCRIPTS", tmp_path)
-    with pytest.raises(BenchError, match=r"needs bench/peers/sb3_updates\.py of the source, and there is no"):
-        peers.script("sb3_updates.py")
+def test_programs_of_peers_are_installed_with_penstock():
+    for name in ("bare_cartpole.py", "faster_fifo_messages.py", "sample_factory_throughput.py", "sb3_throughput.py"):
+        assert peers.program(name).is_file()
+        assert Path(peers.__file__).parent in peers.program(name).parents
 
 
 def test_the_machine_is_described_in_one_line():

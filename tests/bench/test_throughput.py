@@ -29,7 +29,7 @@ def nothing_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
         monkeypatch.delenv(peer.variable, raising=False)
-    monkeypatch.setattr(peers, "_SCRIPTS", tmp_path)
+    monkeypatch.setattr(peers, "_PROGRAMS", tmp_path)
     for name, text in PROGRAMS.items():
         (tmp_path / name).write_text(text)
 
@@ -138,13 +138,6 @@ def test_a_peer_that_fails_ends_the_bench_and_says_why(penstock, program, messag
     monkeypatch.setattr(throughput, "_START_UP", 0.6 if "sleep" in program else 60.0)
     with pytest.raises(BenchError, match=message):
         run(Flags(seconds=0.4, **BOTH))
-
-
-def test_without_the_source_nothing_is_measured_beside_peers(penstock, tmp_path):
-    (tmp_path / "bare_cartpole.py").unlink()
-    with pytest.raises(BenchError, match=r"needs bench/peers/bare_cartpole\.py of the source"):
-        run(Flags(peers=True))
-    assert penstock == []
 
 
 def test_an_environment_that_is_not_installed_is_named_with_the_way_to_get_it(penstock, monkeypatch):

@@ -52,8 +52,8 @@ class Adam(Eager, torch.optim.Adam):
     step = plain(torch.optim.Adam.step)
 
 
-class RMSprop(Eager, torch.optim.RMSprop):
-    """Tieleman and Hinton 2012, as torch has it."""
+class TorchRMSProp(Eager, torch.optim.RMSprop):
+    """Tieleman and Hinton 2012, as torch has it; `penstock.algorithms.arithmetic.rmsprop` has that of the papers."""
 
     step = plain(torch.optim.RMSprop.step)
 

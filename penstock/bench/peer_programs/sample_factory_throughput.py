@@ -1,6 +1,6 @@
 """Sample Factory 2.1.1's throughput: agent steps per second learned from.
 
-    X/bin/python bench/peers/sample_factory_throughput.py cartpole|pong SECONDS [--envs N] [flags of Sample Factory]
+    X/bin/python sample_factory_throughput.py cartpole|pong SECONDS [--envs N] [flags of Sample Factory]
 
 CartPole-v1 with an MLP of 64x64, or Pong (84x84x4, frame skip 4, no sticky actions) with the Nature CNN; one epoch, on
 the CPU, a rollout worker for each core with N environments (256, or 16 of Pong). The settings are the fastest of those
