@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.bench import BenchError
 from penstock.engine.backends.process import poll_until_stopped
+from penstock.engine.messages import Stop
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.specs import Role
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -128,7 +129,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
                 raise BenchError(f"{_WARM_UP} requests were not answered in {_PATIENCE:g} s")
             time.sleep(0.01)
         for control in controls:
-            control.send(("stop", None))
+            control.send(Stop())
         arena.ring_all()
         if not controls[0].poll(_PATIENCE):
             raise BenchError(f"who asks has not told its times in {_PATIENCE:g} s")
