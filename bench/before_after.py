@@ -1,12 +1,12 @@
 """Draws the learning curves of two states of the code, from run directories: what was made faster must learn the same.
 
-    python bench/before_after.py RUNS --plot FILE [--keep DIRECTORY]
+    python bench/before_after.py [RUNS] --plot FILE [--keep DIRECTORY]
 
 RUNS holds directories ``STATE-TASK-SEED`` of ``penstock train ... --run-dir``, such as ``before-Catch-1`` and
-``after-Catch-1``, made with the same settings by states of the code, or by one with a setting that is on trial. Drawn
-is the mean return of the last 100 training episodes over steps, a thin line for each seed and a thick one for their
-mean as far as all have come. Printed is that return there, and up to there, that at the end of each run, and the policy
-lag.
+``after-Catch-1``, made with the same settings by states of the code, or by one with a setting that is on trial. Left
+out, it is bench/curves/before-after, where curves of earlier runs are kept. Drawn is the mean return of the last 100
+training episodes over steps, a thin line for each seed and a thick one for their mean as far as all have come. Printed
+is that return there, and up to there, that at the end of each run, and the policy lag.
 
 Two serial runs of one seed, before and after (``--backend serial``, and the same ``--inference`` and ``--num-groups``),
 live through the same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+KEPT = Path(__file__).parent / "curves" / "before-after"
 COMPARED = ("loss/value_loss", "loss/entropy", "loss/grad_norm")
 RETURN, LAG = "episode/mean_return", "policy_lag/mean"
 FIRST = ("before", "after")  # in this order; other states come behind them
@@ -98,7 +99,7 @@ def is_serial(run: Path) -> bool:
 def main() -> None:
     """Read, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path)
+    parser.add_argument("runs", type=Path, nargs="?", default=KEPT)
     parser.add_argument("--plot", type=Path, required=True)
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()

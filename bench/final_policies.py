@@ -169,15 +169,16 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """Markdown: a row per training and library; mean returns of the seeds, the lowest and the median."""
+    """Markdown: a row per training and library; mean returns of the seeds, the lowest and the median; where from."""
     newest = {(r["training"], r["library"], r["seed"]): r for r in records}  # the last one written
     rows: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for (name, library, _), record in sorted(newest.items(), key=lambda item: list(TRAININGS).index(item[0][0])):
         rows[name, library].append(record)
     columns = [(policy, actions) for policy in POLICIES for actions in ACTIONS]
+    scored = " | ".join(f"{policy}, {actions}" for policy, actions in columns)
     lines = [
-        "| training | library | seeds | " + " | ".join(f"{p}, {a}" for p, a in columns) + " | seconds |",
-        "|---" * (len(columns) + 4) + "|",
+        f"| training | library | seeds | {scored} | seconds | machine | commit |",
+        "|---" * (len(columns) + 6) + "|",
     ]
     for (name, library), found in rows.items():
         scores = []
@@ -186,8 +187,14 @@ def table(records: list[dict[str, Any]]) -> str:
             scores.append(f"{min(means):.1f} / {statistics.median(means):.1f}")
         shown = {"penstock": "Penstock", "sb3": "Stable-Baselines3"}[library]
         seconds = statistics.median(record["seconds"] for record in found)
-        lines.append(f"| {name} | {shown} | {len(found)} | {' | '.join(scores)} | {seconds:.1f} |")
+        place = " | ".join(_all(str(record["machine"][fact]) for record in found) for fact in ("cpu", "commit"))
+        lines.append(f"| {name} | {shown} | {len(found)} | {' | '.join(scores)} | {seconds:.1f} | {place} |")
     return "\n".join(lines)
+
+
+def _all(names: Iterable[str]) -> str:
+    """Each name once, in the order of the seeds."""
+    return ", ".join(dict.fromkeys(names))
 
 
 def _known(name: str) -> str:

@@ -22,10 +22,11 @@ def a_record(seed: int, mean: float, library: str = "penstock", training: str = 
 
 
 def test_the_table_shows_lowest_and_median_of_the_newest_run_of_each_seed(bench):
-    records = [a_record(1, 100.0), a_record(1, 480.0), a_record(2, 500.0), a_record(3, 499.0), a_record(1, 7.0, "sb3")]
+    records = [a_record(1, 100.0), a_record(1, 480.0), a_record(2, 500.0), a_record(3, 499.0, commit="def")]
+    records.append(a_record(1, 7.0, "sb3"))
     *_, penstock, peer = bench["table"](records).splitlines()
-    assert penstock == "| cartpole-ppo | Penstock | 3 |" + " 480.0 / 499.0 |" * 4 + " 6.0 |"
-    assert peer == "| cartpole-ppo | Stable-Baselines3 | 1 |" + " 7.0 / 7.0 |" * 4 + " 5.0 |"
+    assert penstock == "| cartpole-ppo | Penstock | 3 |" + " 480.0 / 499.0 |" * 4 + " 6.0 | a CPU | abc, def |"
+    assert peer == "| cartpole-ppo | Stable-Baselines3 | 1 |" + " 7.0 / 7.0 |" * 4 + " 5.0 | a CPU | abc |"
 
 
 def test_what_the_history_holds_of_these_sources_is_not_run_again(bench, tmp_path, monkeypatch):
@@ -43,7 +44,7 @@ def test_what_the_history_holds_of_these_sources_is_not_run_again(bench, tmp_pat
     monkeypatch.setitem(measure.__globals__, "machine_facts", lambda: facts)
     monkeypatch.setitem(measure.__globals__, "train", lambda training, seed, folder: outcome("penstock", seed))
     monkeypatch.setitem(measure.__globals__, "train_peer", lambda python, training, seed: outcome("sb3", seed))
-    measure(["cartpole-ppo"], 2, Path("python"), history)
+    measure(["cartpole-ppo"], 2, Path("python"), history, peer_only=False)
     assert ran == [("penstock", 2), ("sb3", 2)]
     last = json.loads(history.read_text().splitlines()[-1])
     assert last["final"] == {"deterministic": {"mean": 3.0, "least": 2.0}, "sampled": {"mean": 1.5, "least": 1.0}}

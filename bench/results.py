@@ -1,0 +1,109 @@
+"""The table of current results, made from the files in bench/history.
+
+    python bench/results.py [--write]
+
+``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
+replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
+printed; ``--write`` puts it into docs/performance.md and the table of final policies into docs/results.md, each between
+two comments of the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import final_policies
+
+ROOT = Path(__file__).parents[1]
+HISTORY = ROOT / "bench" / "history"
+BEGIN, END = "<!-- results: python bench/results.py --write -->", "<!-- /results -->"
+COLUMNS = ("mark", "figure", "spread", "beside", "target", "met", "runs", "machine", "commit", "command")
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each group of records, then a row for each of its records."""
+    lines = [_line(COLUMNS), "|---" * len(COLUMNS) + "|"]
+    for group, members in groupby(records, lambda record: record["group"]):
+        lines.append(_line([f"**{group}**", *[""] * (len(COLUMNS) - 1)]))
+        lines.extend(_line(_cells(record)) for record in members)
+    return "\n".join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """Every page that shows stored results, as it should be."""
+    tables = {
+        ROOT / "docs" / "performance.md": table(read("current")),
+        ROOT / "docs" / "results.md": final_policies.table(final_policies.read(final_policies.HISTORY)),
+    }
+    return {page: with_table(page.read_text(), made) for page, made in tables.items()}
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    """The records of one file of the history."""
+    return [json.loads(line) for line in (HISTORY / f"{name}.jsonl").read_text().splitlines()]
+
+
+def with_table(text: str, made: str) -> str:
+    """A page's text with a table in the place between its two comments."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"a page that shows results needs the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def _cells(record: dict[str, Any]) -> list[str]:
+    return [
+        record["what"],
+        f"{_number(record['value'])} {record['unit']}".rstrip(),
+        _spread(record["spread"]),
+        _beside(record["against"]),
+        record["target"] or "",
+        {None: "", True: "yes", False: "**no**"}[record["met"]],
+        ", ".join(f"{record[kind]} {kind}" for kind in ("rounds", "seeds") if record[kind]),
+        record["machine"],
+        record["commit"] or f"not kept, up to {record['reported']}",
+        f"`{record['command']}`",
+    ]
+
+
+def _spread(spread: dict[str, float | None]) -> str:
+    """From the lowest to the highest round or seed, as far as they are known."""
+    words = (("lowest", "from"), ("highest", "to"))
+    return " ".join(f"{word} {_number(value)}" for end, word in words if (value := spread[end]) is not None)
+
+
+def _beside(against: dict[str, Any] | None) -> str:
+    """What a figure is compared with, and how many times as large it is."""
+    if against is None:
+        return ""
+    ratio = "" if against["ratio"] is None else f"; **{against['ratio']:g} x**"
+    return f"{against['what']}: {_number(against['value'])}{ratio}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _line(cells: list[str] | tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table, or write it into the pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md and docs/results.md")
+    if parser.parse_args().write:
+        for page, text in pages().items():
+            page.write_text(text)
+            print(f"written: {page.relative_to(ROOT)}")
+    else:
+        print(table(read("current")))
+
+
+if __name__ == "__main__":
+    main()
