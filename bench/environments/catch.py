@@ -1,6 +1,6 @@
 """Catch: the least game that is played by looking at it, for comparing what images go through.
 
-    penstock train appo --env bench/catch.py:Catch --preset atari --total-steps 130000 --eval-interval 0
+    penstock train appo --env bench/environments/catch.py:Catch --preset atari --total-steps 130000 --eval-interval 0
 
 Two cores need a minute or two for that.
 """

@@ -1,6 +1,6 @@
 """Pong, the game itself, seen as the positions that its memory holds: for comparing whole learning curves in minutes.
 
-    penstock train appo --env bench/pong_positions.py:PongPositions --total-steps 1000000 --eval-interval 0
+    penstock train appo --env bench/environments/pong_positions.py:PongPositions --total-steps 1000000 --eval-interval 0
 
 Seen as images it takes hours on two cores, and how long it stays at -20 is luck.
 """
