@@ -227,7 +227,7 @@ class _Worker:
         self._work = work
         self._report = report
         rounds_until(work, time.monotonic() + WARM_UP_SECONDS)
-        report(None)  # it is made
+        report("made")
 
     def poll(self) -> bool:
         return False
