@@ -117,7 +117,7 @@ def test_it_says_when_other_programs_used_the_machine(machine, capsys):
 def test_it_says_how_replay_was_measured(machine, capsys):
     assert main(["autotune", "sac", "--env", "Pendulum-v1", "--learning-starts", "10000"]) == 0
     out = capsys.readouterr().out
-    assert "measured with learning_starts=1000 and buffer_size=10000" in out and "not tuned" not in out
+    assert "measured with buffer_size=10000 and learning_starts=1000" in out and "not tuned" not in out
     _, config = config_of(out.splitlines()[-1])
     assert (config.learning_starts, config.buffer_size) == (10_000, 1_000_000)
 

@@ -486,5 +486,5 @@ def test_reports_name_the_fill_of_the_buffer_and_the_measured_ratio():
     assert report.experience["replay/updates_per_step"] == 40 / (inserts - 10) == pytest.approx(2.0, abs=0.15)
     assert set(report.losses) == {"loss", "q", "grad_norm"}
     pairs = itertools.pairwise(run.learned)
-    assert all(one["steps"] <= two["steps"] and one["updates"] < two["updates"] for one, two in pairs)
+    assert all(one.steps <= two.steps and one.updates < two.updates for one, two in pairs)
     run.close()

@@ -36,7 +36,7 @@ def replay_of(trainer):
     """The replay as the supervisor hands it out."""
     specs = trainer._supervisor.backend._specs
     specs = specs.values() if isinstance(specs, dict) else specs
-    return next(spec.replay for spec in specs if spec.name == "learner")
+    return next(spec.path.replay for spec in specs if spec.name == "learner")
 
 
 def trained(algorithm, *calls, **settings):
