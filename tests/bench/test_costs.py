@@ -13,6 +13,7 @@ from penstock.bench import BenchError, work
 from penstock.bench.costs import measure_costs, rounds_until
 from penstock.bench.work import random_actions
 from penstock.config import make_config
+from penstock.engine.paths import rehearsals
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from tests.engine.collecting import Collecting
@@ -129,11 +130,11 @@ def test_on_a_gpu_work_begins_as_the_engine_does_and_waits_asleep(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"what {device} was asked for")
-    work._wait_for(torch.device("cpu"))
+    rehearsals.wait_for(torch.device("cpu"))
     assert heard == []
-    work._wait_for(torch.device("cuda:1"))
+    rehearsals.wait_for(torch.device("cuda:1"))
     assert heard == ["blocking True", "behind what cuda:1 was asked for", "waited"]
-    monkeypatch.setattr(work, "begin_on", heard.append)
+    monkeypatch.setattr(rehearsals, "begin_on", heard.append)
     run = Collecting(APPO)
     work.Choosing(run.arena, run.algorithm, 4, "cpu").do()
     assert heard[3:] == ["cpu"]

@@ -35,7 +35,8 @@ def checkpoints_of(path) -> list[int]:
 
 def test_a_run_goes_on_where_it_stopped_and_beyond(tmp_path):
     path = tmp_path / "run"
-    settings = {**TINY, "eval_interval": 300, "keep_checkpoints": 2, "total_steps": 1_000, "learning_rate_schedule": "constant"}
+    settings = {**TINY, "eval_interval": 300, "keep_checkpoints": 2, "total_steps": 1_000}
+    settings["learning_rate_schedule"] = "constant"  # a run that goes on begins with its own rate
     with Trainer(APPO, **settings, run_dir=str(path)) as trainer:
         for _ in range(3):
             trainer.train(200, quiet=True)
