@@ -1,4 +1,5 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
+# make test-fast: what tests need no training and no processes, in less than a minute.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
 # Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
 PYTHON ?= python3
@@ -6,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
 
-.PHONY: demo test lint bench-pendulum
+.PHONY: demo test test-fast lint bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -14,6 +15,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-fast: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

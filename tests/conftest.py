@@ -1,8 +1,29 @@
 """What all tests share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+TESTS = Path(__file__).parent
+SLOW = ("engine", "bench")
+"""Folders whose tests train, or start processes."""
+SLOW_FILES = (
+    "replay/test_processes.py", "replay/test_priorities.py", "ipc/test_ring_processes.py", "ipc/test_arena.py",
+    "algorithms/test_optimizers.py", "algorithms/test_return_statistics.py", "algorithms/test_each_is_itself.py",
+    "envs/test_seeds.py", "nn/test_encoders.py", "nn/test_actor_critic.py", "runs/test_runs_of_before.py",
+    "test_examples.py", "test_readme.py", "test_output.py", "test_cli.py", "test_environments_page.py",
+    "test_public_face.py", "test_architecture.py", "test_docs.py", "test_metrics_page.py",
+)  # fmt: skip
+"""Files elsewhere that take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test-fast` leaves out."""
+    for item in items:
+        place = item.path.relative_to(TESTS)
+        if place.parts[0] in SLOW or place.as_posix() in SLOW_FILES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
