@@ -223,3 +223,17 @@ def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
     assert family_of_servers.left_after(2.0) == []
     for server in [server for by, server in started if by == os.getpid()]:  # of the one that was looked at, here
         os.kill(server, signal.SIGKILL)
+
+
+def test_it_has_imported_what_roles_need_before_it_forks_them():
+    # What a role imports by itself costs every process of it time and memory.
+    roles = ("evaluator", "policy_worker", "rollout_worker", "learner")
+    learners = ("segment_learner", "replay_learner", "hogwild_learner", "hogwild")
+    paths = (*learners, "segments", "replay", "gradients")
+    needed = [f"penstock.engine.roles.{name}" for name in roles] + [f"penstock.engine.paths.{name}" for name in paths]
+    script = (
+        "import sys; from penstock.engine.backends import launcher; launcher.import_what_roles_need(); "
+        f"print([name for name in {[*needed, 'penstock.engine.acting.inference', 'torch']} if name not in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
