@@ -92,7 +92,7 @@ def test_a_mark_is_held_against_the_median_efficiency(mark, code, said, measured
 def test_replay_is_measured_from_a_buffer_that_is_soon_full_enough_and_that_is_told(measured, capsys):
     assert main(["bench", "ideal", "sac", "--env", "Pendulum-v1", "--rounds", "1"]) == 0
     assert {(config.learning_starts, config.buffer_size) for _, _, config, _ in measured} == {(1_000, 10_000)}
-    assert "measured with buffer_size=10000 and learning_starts=1000" in capsys.readouterr().out
+    assert "measured with buffer_size=10000\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", [BenchError, TrainingFailed])
