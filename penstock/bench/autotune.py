@@ -71,7 +71,7 @@ def command(args: list[str]) -> bool:
     finally:  # at Ctrl-C, too
         if search.best is not None:
             train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(search.found())])
-            print(_outcome(search, algorithm, config, time.monotonic() - began, train), flush=True)
+            print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {
                     "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(),
@@ -124,9 +124,7 @@ def _line(cells: dict[str, Any], limit: str) -> str:
     return "  ".join([*(f"{cells[name] or '-':>{width}}" for name, width in _WIDTHS.items()), limit])
 
 
-def _outcome(
-    search: Search, algorithm: type[Algorithm], config: Config, seconds: float, train: str
-) -> str:
+def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
     """What was found, what was not looked for, and the command."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
@@ -136,7 +134,7 @@ def _outcome(
     ]
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
-    if (quick := data_path(algorithm).quick(config)) != config:
+    if (quick := search.path.quick(config)) != config:
         lines.append(told_quick(config, quick))
     runs = [trial.run for trial in search.trials if trial.run]
     others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)

@@ -131,7 +131,7 @@ class Search:
         report: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         self._algorithm = algorithm
-        self._path = data_path(algorithm)
+        self.path = data_path(algorithm)
         self._config = config
         self._end = end
         self._tune_batch = tune_batch
@@ -223,7 +223,7 @@ class Search:
         """
         assert self.best is not None and self.best.run is not None
         rollout, learner, policy = (self.best.role(kind) for kind in ("rollout", "learner", "policy"))
-        takes_turns = self._config.backend == "serial" or self._path.takes_turns(self._algorithm)
+        takes_turns = self._config.backend == "serial" or self.path.takes_turns(self._algorithm)
         if rollout is None or learner is None:
             return True
         if name == "num_groups":
@@ -259,19 +259,19 @@ class Search:
     @property
     def _lanes_are_batch(self) -> bool:
         """Whether a batch is one segment of every lane of the run, and has to stay."""
-        return self._lanes_of_batch(self._config) is not None and not self._path.workers_learn
+        return self._lanes_of_batch(self._config) is not None and not self.path.workers_learn
 
     def _lanes_of_batch(self, config: Config) -> int | None:
         """Lanes whose segments make a batch that has to stay; None: there may be any number."""
-        return None if self._tune_batch else self._path.lanes_of_batch(config)
+        return None if self._tune_batch else self.path.lanes_of_batch(config)
 
     def kept(self) -> str:
         """What of the batch stays as it is unless it is asked for; nothing where there is no such thing."""
         config = self._config
-        if not self._path.batch_is_free or self._tune_batch:
+        if not self.path.batch_is_free or self._tune_batch:
             return ""
         kept = [f"batch_size={config.batch_size}"] if hasattr(config, "batch_size") else []
-        if self._path.workers_learn:
+        if self.path.workers_learn:
             kept.append(f"num_envs_per_worker={config.num_envs_per_worker}")
         if self._lanes_are_batch:
             kept.append(f"num_workers * num_envs_per_worker = {config.num_lanes}")
@@ -285,7 +285,7 @@ class Search:
         began = time.monotonic()
         run, error = None, ""
         try:
-            measured = self._path.quick(config)
+            measured = self.path.quick(config)
             patience = max(PATIENCE, 2.0 * self.first.took if self.trials else self._end - began)
             run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP, patience=patience)
         except Exception as problem:

@@ -33,13 +33,8 @@ class GradientPath(SegmentPath):
         """One slot for each lane, and room for the shared parameters."""
         from penstock.nn import WeightsLayout
 
-        config = algorithm.config
-        return {
-            "segment_length": config.segment_length,
-            "slots_per_lane": 1,
-            "segments_per_batch": config.segments_per_batch,
-            "shared_nbytes": WeightsLayout(model).nbytes,
-        }
+        own = {"slots_per_lane": 1, "shared_nbytes": WeightsLayout(model).nbytes}
+        return super().numbers(algorithm, model) | own
 
     @classmethod
     def lanes_of_batch(cls, config: Config) -> int | None:
@@ -63,7 +58,7 @@ class GradientPath(SegmentPath):
         """Choose actions, and learn from what comes of them."""
         from penstock.engine.paths.hogwild import ActorLearner
 
-        return ActorLearner(arena, algorithm, worker, report)
+        return ActorLearner(arena, algorithm, worker, self, report)
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock

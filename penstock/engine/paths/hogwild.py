@@ -20,7 +20,7 @@ from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import LearnedInWorker, Tell
-from penstock.engine.paths.gradients import GradientPath
+from penstock.engine.paths.base import DataPath
 from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
@@ -126,12 +126,16 @@ class ActorLearner(Inference):
         How to act, and the loss.
     worker
         Number of the rollout worker.
+    path
+        The run's data path.
     report
         Called with `LearnedInWorker` after updates, at most ten times per second.
     """
 
-    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, report: Tell) -> None:
-        super().__init__(arena, algorithm, "cpu", GradientPath(), weights=Copy)
+    def __init__(
+        self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, path: DataPath, report: Tell
+    ) -> None:
+        super().__init__(arena, algorithm, "cpu", path, weights=Copy)
         config = algorithm.config
         self._config = config
         self._worker = worker
