@@ -9,8 +9,6 @@ checkpoints and the live view: all of that is the engine's business, and works f
 import sys
 from dataclasses import dataclass
 
-import torch
-
 import penstock
 from penstock.algorithms.arithmetic.losses import masked_mean, normalize_advantage, value_error
 from penstock.algorithms.arithmetic.returns import gae
@@ -35,20 +33,17 @@ class ActorCritic(penstock.SegmentAlgorithm):
 
     Config = ActorCriticConfig
 
-    @torch.no_grad()
-    def prepare(self, model, batch):
-        """Once per batch: advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`."""
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
+    def targets(self, model, batch, policy, values):
+        """Advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`."""
         advantage, target = gae(
-            batch.reward, value, batch.terminated, batch.truncated,
+            batch.reward, values, batch.terminated, batch.truncated,
             gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
         )  # fmt: skip
-        batch.targets = {"advantage": advantage, "return": target}
+        return {"advantage": advantage, "return": target}
 
-    def loss(self, model, batch):
+    def loss(self, batch, policy, value):
         """`-E[w A log pi(a)] + c_v L_v - c_e H`: means over the steps that count (`batch.learn`)."""
         c, learn = self.config, batch.learn
-        policy, value = self.evaluate(model, batch)
         log_prob = policy.log_prob(batch.action)
         weight = (log_prob.detach() - batch.log_prob).exp().clamp(max=c.max_weight)
         advantage = normalize_advantage(batch.targets["advantage"], learn)

@@ -367,8 +367,7 @@ def test_an_algorithm_of_ones_own_is_trained_by_the_trainer():
     class Imitation(penstock.SegmentAlgorithm):
         Config = penstock.AsynchronousConfig
 
-        def loss(self, model, batch):
-            policy, _ = self.evaluate(model, batch)
+        def loss(self, batch, policy, value):
             loss = -policy.log_prob(torch.ones_like(batch.action)).mean()
             return loss, {"imitation": loss}
 

@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Scheduled, require
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class A2CConfig(RMSPropConfig):
     learning_rate: Scheduled = 4e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays to 0 over total_steps."""
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     rmsprop_eps: float = 1e-4
     """Keeps steps finite where gradients are small."""
     gae_lambda: float = 1.0
@@ -46,22 +46,21 @@ class A2C(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = A2CConfig
     config: A2CConfig
-    needs_segments = True
     synchronous = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """RMSProp, as published."""
         return build_rmsprop(self.config, model.parameters())
 
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
-        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``, ``R`` n-step returns within the segment."""
-        c, learn = self.config, batch.learn
-        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-        policy, value = policy[:-1], values[:-1]
-        batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
-        target = batch.targets["return"]
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """Advantages and n-step returns within the segment."""
+        return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
-        policy_loss = -masked_mean(policy.log_prob(batch.action) * batch.targets["advantage"], learn)
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``, ``R`` n-step returns within the segment."""
+        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
+
+        policy_loss = -masked_mean(policy.log_prob(batch.action) * advantage, learn)
         value_loss = masked_mean(value_error(value, target), learn)
         entropy = masked_mean(policy.entropy(), learn)
         loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy

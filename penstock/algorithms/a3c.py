@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Scheduled, require
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +61,20 @@ class A3C(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = A3CConfig
     config: A3CConfig
-    needs_segments = True
     data_path = "gradients"
 
     def build_optimizer(self, model: ActorCritic) -> RMSProp:
         """RMSProp, whose statistics all workers share (section 4 of the paper)."""
         return build_rmsprop(self.config, model.parameters())
 
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """Advantages and n-step returns within the segment."""
+        return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -sum log pi(a) (R - V) + c_v sum 1/2 (R - V)^2 - beta sum H`` with n-step returns ``R``."""
         c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
-        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-        policy, value = policy[:-1], values[:-1]
-        batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
-        advantage, target = batch.targets["advantage"], batch.targets["return"]
+        target, advantage = batch.targets["return"], batch.targets["advantage"]
 
         policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
         value_loss = reduce(value_error(value, target), learn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import (
@@ -23,7 +22,7 @@ from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.config import AsynchronousConfig, Config, Scheduled, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,41 +69,30 @@ class APPO(ProximalAlgorithm):
     config: APPOConfig
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        if config.num_epochs == config.num_minibatches == 1:  # the update's own evaluation is that of before
+            self.targets_for = ("update",)
+        elif config.advantage_estimator == "gae":
+            self.targets_for = ("batch",)
+        else:  # the running mean of returns wants those of the batch as a whole
+            self.targets_for = ("batch", "update") if config.normalize_returns else ("update",)
         super().__init__(config, observation, action)
-        self.makes_one_update = config.num_epochs == config.num_minibatches == 1
-        """Then a batch's targets come of the update's own values: evaluating it once before would give the same."""
-        self.needs_segments |= config.advantage_estimator == "vtrace" or self.makes_one_update
 
-    @torch.no_grad()
-    def prepare(self, model: ActorCritic, batch: Batch) -> None:
-        """Advantages and value targets by GAE, from the learner's own values, for several updates."""
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """Advantages and value targets, by GAE or by V-trace from how far the policy has come since."""
         c = self.config
-        if not self.makes_one_update and (c.advantage_estimator == "gae" or c.normalize_returns):
-            _, value = model.evaluate(batch.obs, batch.first, batch.memory)
-            batch.targets = self.estimate_advantages(model, batch, value, c.gae_lambda)
+        if c.advantage_estimator == "gae":
+            return self.estimate_advantages(model, batch, values, c.gae_lambda)
+        target, advantage = vtrace(
+            batch.reward, model.denormalize_value(values), batch.terminated, batch.truncated,
+            log_importance_ratio(policy.log_prob(batch.action), batch.log_prob),
+            gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, valid=batch.valid,
+        )  # fmt: skip
+        return {"advantage": model.normalize_difference(advantage), "return": model.normalize_return(target)}
 
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
-        c, learn = self.config, batch.learn
-        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-        value = values
-        if self.needs_segments:
-            policy, value = policy[:-1], values[:-1]
+        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
         log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
-
-        if c.advantage_estimator == "vtrace":
-            target, advantage = vtrace(
-                batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated,
-                log_ratio.detach(), gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar,
-                valid=batch.valid,
-            )  # fmt: skip
-            target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
-            if self.makes_one_update and c.normalize_returns:
-                batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
-        else:
-            if self.makes_one_update:
-                batch.targets = self.estimate_advantages(model, batch, values.detach(), c.gae_lambda)
-            advantage, target = batch.targets["advantage"], batch.targets["return"]
 
         ratio, bounds = log_ratio.exp(), (1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
         if c.normalize_advantages:

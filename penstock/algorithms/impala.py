@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig, Config, Scheduled, require
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,6 @@ class IMPALA(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = IMPALAConfig
     config: IMPALAConfig
-    needs_segments = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """RMSProp, as published."""
@@ -64,25 +63,29 @@ class IMPALA(SegmentAlgorithm):
 
     def log_ratio(self, log_prob: Tensor, batch: Batch) -> Tensor:
         """``log pi(a) - log mu(a)`` of each step, ``[T, B]``, of the policy learned over the one that acted."""
-        return log_importance_ratio(log_prob.detach(), batch.log_prob)
+        return log_importance_ratio(log_prob, batch.log_prob)
 
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
-        """``L = -sum log pi(a) pg + c_v sum 1/2 (v - V)^2 - c_e sum H``, V-trace's ``v`` and ``pg`` (section 4.2)."""
-        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
-        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-        policy, value = policy[:-1], values[:-1]
-        log_prob = policy.log_prob(batch.action)
-
-        log_ratio = self.log_ratio(log_prob, batch)
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """V-trace's ``v`` and ``pg``, and the ratios that they come of, in logarithms."""
+        c = self.config
+        log_ratio = self.log_ratio(policy.log_prob(batch.action), batch)
         target, advantage = vtrace(
-            batch.reward, model.denormalize_value(values.detach()), batch.terminated, batch.truncated, log_ratio,
+            batch.reward, model.denormalize_value(values), batch.terminated, batch.truncated, log_ratio,
             gamma=c.gamma, lambda_=c.vtrace_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, rho_pg_bar=c.rho_pg_bar,
             valid=batch.valid,
         )  # fmt: skip
-        target, advantage = model.normalize_return(target), model.normalize_difference(advantage)
-        batch.targets = {"return": target}
+        return {
+            "advantage": model.normalize_difference(advantage),
+            "return": model.normalize_return(target),
+            "log_ratio": log_ratio,
+        }
 
-        policy_loss = -reduce(log_prob * advantage, learn)
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = -sum log pi(a) pg + c_v sum 1/2 (v - V)^2 - c_e sum H``, V-trace's ``v`` and ``pg`` (section 4.2)."""
+        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
+        target, advantage = batch.targets["return"], batch.targets["advantage"]
+
+        policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
         value_loss = reduce(value_error(value, target), learn)
         entropy = reduce(policy.entropy(), learn)
         loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
@@ -90,6 +93,6 @@ class IMPALA(SegmentAlgorithm):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": masked_mean(policy.entropy(), learn),
-            "ratio": masked_mean(log_ratio.exp(), learn),
+            "ratio": masked_mean(batch.targets["log_ratio"].exp(), learn),
             "explained_variance": explained_variance(value, target, learn.bool()),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import (
@@ -22,7 +21,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.config import Config, ConfigError, Scheduled, require_whole_segments
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +65,18 @@ class PPO(ProximalAlgorithm):
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
     synchronous = True
+    targets_for = ("batch",)
 
-    @torch.no_grad()
-    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Advantages and value targets by GAE, from the values at collection time."""
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
-        batch.targets = self.estimate_advantages(model, batch, value, self.config.gae_lambda)
+        return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
-        c, learn, target = self.config, batch.learn, batch.targets["return"]
-        policy, value = self.evaluate(model, batch)
+        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
 
         log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
         ratio, bounds = log_ratio.exp(), (1.0 - c.clip_range, 1.0 + c.clip_range)
-        advantage = batch.targets["advantage"]
         if c.normalize_advantages:
             advantage = normalize_advantage(advantage, learn)
         objective = clipped_surrogate(ratio, advantage, *bounds)

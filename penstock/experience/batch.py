@@ -48,7 +48,7 @@ class Batch:
     records
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
-        What the algorithm's `prepare`, or its loss, computed: ``[T, B]`` by name.
+        What the algorithm's loss aims at: ``[T, B]`` by name.
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
     """

@@ -14,7 +14,7 @@ def learn(algorithm, model, batch):
     """Prepare a batch and return the loss of its one update."""
     algorithm.prepare(model, batch)
     (update,) = algorithm.updates(batch, torch.Generator())
-    return algorithm.loss(model, update)
+    return algorithm.evaluate(model, update)
 
 
 def a_batch(algorithm, model, **arguments):
@@ -69,9 +69,9 @@ def test_masked_steps_change_neither_the_loss_nor_its_gradient():
     batch = collect(algorithm, model)
     batch.learn = batch.learn.clone()
     batch.learn[0, 2] = 0.0  # no return reaches back beyond the first row
-    loss, _ = algorithm.loss(model, batch)
+    loss, _ = algorithm.evaluate(model, batch)
     batch.reward[0, 2] = 1e6
-    other, _ = algorithm.loss(model, batch)
+    other, _ = algorithm.evaluate(model, batch)
     before = gradients(loss, model)
     for name, gradient in gradients(other, model).items():
         torch.testing.assert_close(gradient, before[name], msg=name)

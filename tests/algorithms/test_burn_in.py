@@ -27,7 +27,7 @@ ALGORITHMS = [
 
 def loss_and_gradients(algorithm, model, batch):
     algorithm.prepare(model, batch)
-    loss, _ = algorithm.loss(model, batch)
+    loss, _ = algorithm.evaluate(model, batch)
     return loss, gradients(loss, model)
 
 

@@ -29,7 +29,7 @@ def first_update(algorithm):
     batch.log_prob = batch.log_prob - lag.view(T, B)
     algorithm.prepare(model, batch)
     update = next(iter(algorithm.updates(batch, generator())))
-    return torch.cat([g.flatten() for g in gradients(algorithm.loss(model, update)[0], model).values()])
+    return torch.cat([g.flatten() for g in gradients(algorithm.evaluate(model, update)[0], model).values()])
 
 
 def generator():

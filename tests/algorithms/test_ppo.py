@@ -23,8 +23,9 @@ def test_before_the_first_update_the_gradient_is_that_of_advantage_times_log_pro
     algorithm = make(PPO, memory=memory, **settings_alone())
     model = make_model(algorithm)
     batch = whole(algorithm, prepared(algorithm, model))
-    loss, metrics = algorithm.loss(model, batch)
-    policy, _ = algorithm.evaluate(model, batch)
+    loss, metrics = algorithm.evaluate(model, batch)
+    policy, _ = model.evaluate(batch.obs, batch.first, batch.memory)
+    policy = policy if memory == "none" else policy[:-1]
     advantage = normalize_advantage(batch.targets["advantage"], batch.learn)
     plain = -(advantage * policy.log_prob(batch.action)).mean()
     expected = gradients(plain, model)
@@ -50,7 +51,7 @@ def test_advantages_and_targets_are_gae_of_the_values_at_collection_time():
 def test_the_loss_is_the_sum_of_its_weighted_terms():
     algorithm = make(PPO, value_coef=0.7, entropy_coef=0.3)
     model = make_model(algorithm)
-    loss, metrics = algorithm.loss(model, whole(algorithm, prepared(algorithm, model)))
+    loss, metrics = algorithm.evaluate(model, whole(algorithm, prepared(algorithm, model)))
     expected = metrics["policy_loss"] + 0.7 * metrics["value_loss"] - 0.3 * metrics["entropy"]
     assert loss.item() == pytest.approx(expected.item())
 
@@ -61,7 +62,7 @@ def test_ratios_count_up_to_1_minus_and_1_plus_the_clip_range(log_ratio, is_clip
     model = make_model(algorithm)
     batch = whole(algorithm, prepared(algorithm, model))
     batch.log_prob = batch.log_prob - log_ratio
-    assert algorithm.loss(model, batch)[1]["clip_fraction"].item() == float(is_clipped)
+    assert algorithm.evaluate(model, batch)[1]["clip_fraction"].item() == float(is_clipped)
 
 
 def test_values_move_freely_unless_their_clip_range_is_set():
@@ -69,10 +70,10 @@ def test_values_move_freely_unless_their_clip_range_is_set():
     model = make_model(algorithm)
     batch = whole(algorithm, prepared(algorithm, model))
     batch.targets["old_value"] = batch.targets["return"] - 50.0  # what moved from there to V counts as moved by 0.1
-    clipped = algorithm.loss(model, batch)[1]["value_loss"].item()
+    clipped = algorithm.evaluate(model, batch)[1]["value_loss"].item()
     assert clipped == pytest.approx(0.5 * 49.9**2, rel=1e-4)
     free = make(PPO)
-    assert free.loss(model, batch)[1]["value_loss"].item() < clipped / 4
+    assert free.evaluate(model, batch)[1]["value_loss"].item() < clipped / 4
 
 
 def test_masked_steps_change_neither_the_loss_nor_its_gradient():
@@ -81,14 +82,14 @@ def test_masked_steps_change_neither_the_loss_nor_its_gradient():
     batch = whole(algorithm, prepared(algorithm, model))
     batch.learn = batch.learn.clone()
     batch.learn[[2, 9]] = 0.0
-    loss, metrics = algorithm.loss(model, batch)
+    loss, metrics = algorithm.evaluate(model, batch)
     before = gradients(loss, model)
     batch.targets = {name: x.clone() for name, x in batch.targets.items()}
     batch.targets["advantage"][[2, 9]] = 1e6
     batch.targets["return"][[2, 9]] = -1e6
     batch.log_prob = batch.log_prob.clone()
     batch.log_prob[[2, 9]] = -300.0
-    other, other_metrics = algorithm.loss(model, batch)
+    other, other_metrics = algorithm.evaluate(model, batch)
     assert other.item() == pytest.approx(loss.item())
     for name, gradient in gradients(other, model).items():
         torch.testing.assert_close(gradient, before[name], msg=name)
@@ -106,7 +107,7 @@ def test_padding_of_a_continuous_action_far_from_the_policy_brings_no_nan():
     batch.learn[5] = 0.0
     batch.log_prob = batch.log_prob.clone()
     batch.log_prob[5] = -300.0
-    loss, _ = algorithm.loss(model, batch)
+    loss, _ = algorithm.evaluate(model, batch)
     assert torch.isfinite(loss) and all(torch.isfinite(g).all() for g in gradients(loss, model).values())
 
 
@@ -119,7 +120,7 @@ def test_the_memory_core_is_trained_through_time(memory):
     batch.learn = torch.zeros_like(batch.learn)
     batch.learn[-1] = 1.0  # only the last step is learned from, and reaches back through the rows before it
     batch.obs.requires_grad_()
-    loss, _ = algorithm.loss(model, batch)
+    loss, _ = algorithm.evaluate(model, batch)
     reached = torch.autograd.grad(loss, batch.obs, retain_graph=True)[0]
     assert reached[0].any() and gradients(loss, model)["memory.cell.weight_hh"].any()
 

@@ -9,7 +9,7 @@ from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.algorithms.ppo import PPO
 from penstock.config import AsynchronousConfig, ConfigError, SegmentConfig
-from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model
+from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model, whole
 
 
 class Recording(SegmentAlgorithm):
@@ -147,7 +147,7 @@ def test_the_weight_of_the_entropy_bonus_reaches_the_loss():
     losses = {}
     for progress in (0.0, 0.5, 1.0):
         batch.progress = progress
-        loss, metrics = algorithm.loss(model, batch)
+        loss, metrics = algorithm.evaluate(model, batch)
         losses[progress] = loss.item()
     entropy = metrics["entropy"].item()
     assert losses[1.0] - losses[0.0] == pytest.approx(0.4 * entropy, rel=1e-5)
@@ -164,7 +164,7 @@ def test_an_algorithm_without_a_loss_says_so():
     algorithm = make(Recording)
     model = make_model(algorithm)
     with pytest.raises(TypeError, match="Recording defines no loss"):
-        algorithm.loss(model, collect(algorithm, model))
+        algorithm.evaluate(model, collect(algorithm, model))
 
 
 def test_an_illegal_setting_of_the_network_is_a_config_error_that_names_it():
@@ -209,3 +209,24 @@ def test_an_unknown_algorithm_is_refused_with_the_closest_name():
         ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: a2c, a3c, apex, appo, "
     ):
         load_algorithm("apo")
+
+
+@pytest.mark.parametrize("estimator", ["gae", "vtrace"])
+@pytest.mark.parametrize("name", ["ppo", "appo", "impala", "a2c", "a3c"])
+def test_a_loss_reads_its_targets_and_changes_nothing(name, estimator):
+    kind = load_algorithm(name)
+    algorithm = make(kind, **({"advantage_estimator": estimator} if name == "appo" else {}))
+    model = make_model(algorithm)
+    batch = collect(algorithm, model)
+    algorithm.prepare(model, batch)
+    batch = whole(algorithm, batch)
+    losses = [algorithm.evaluate(model, batch)[0].item()]
+    targets, tensors = dict(batch.targets), {name: (value, value.clone()) for name, value in batch.targets.items()}
+    policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
+    if algorithm.needs_segments:
+        policy, value = policy[:-1], value[:-1]
+    losses.append(algorithm.loss(batch, policy, value)[0].item())
+    assert batch.targets == targets and all(torch.equal(now, before) for now, before in tensors.values())
+    batch.targets = {name: target + 1.0 for name, target in targets.items()}
+    losses.append(algorithm.loss(batch, policy, value)[0].item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6) and abs(losses[2] - losses[0]) > 1e-3 * abs(losses[0])

@@ -376,8 +376,8 @@ def test_an_environment_that_ends_its_process_ends_the_run_and_is_named_as_the_c
 class Diverging(APPO):
     """Its loss is never a number."""
 
-    def loss(self, model, batch):
-        loss, metrics = super().loss(model, batch)
+    def loss(self, batch, policy, value):
+        loss, metrics = super().loss(batch, policy, value)
         return loss * torch.nan, metrics
 
 

@@ -426,11 +426,11 @@ def test_weights_that_are_set_take_the_place_of_the_shared_ones(segments):
 class Stubborn(A3C):
     """Refuses to learn from an action that its policy would not choose, once that is sure of itself."""
 
-    def loss(self, model, batch):
+    def prepare(self, model, batch):
         bias = model.policy_head.bias
         if bias.abs().max() > 100 and not (batch.action[batch.valid] == bias.argmax()).all():
             raise RuntimeError("an action of older weights was learned from")
-        return super().loss(model, batch)
+        super().prepare(model, batch)
 
 
 @pytest.mark.parametrize("backend", ["serial", "local"])
@@ -455,11 +455,11 @@ class Watching(A3C):
     watch: Any
     count = 0
 
-    def loss(self, model, batch):
+    def loss(self, batch, policy, value):
         self.count += 1
         if self.count in (3, 4):
             self.watch()
-        return super().loss(model, batch)
+        return super().loss(batch, policy, value)
 
 
 def test_a_segment_that_a_new_epoch_finds_full_is_masked(monkeypatch):
@@ -528,8 +528,8 @@ class Poisoned(A3C):
     factors: tuple[float, ...] = (1.0, 1.0, math.nan, 1.0, 1.0)
     count = 0
 
-    def loss(self, model, batch):
-        loss, metrics = super().loss(model, batch)
+    def loss(self, batch, policy, value):
+        loss, metrics = super().loss(batch, policy, value)
         self.count += 1
         return loss * self.factors[(self.count - 1) % len(self.factors)], metrics
 

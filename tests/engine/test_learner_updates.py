@@ -18,8 +18,7 @@ class Plain(Repeating):
     def build_optimizer(self, model):
         return torch.optim.SGD(model.parameters(), lr=self.config.learning_rate)
 
-    def loss(self, model, batch):
-        policy, _ = self.evaluate(model, batch)
+    def loss(self, batch, policy, value):
         loss = policy.flat.sum()
         return loss, {"loss": loss}
 
@@ -33,8 +32,8 @@ class Poisoned(Plain):
         self.count = 0
         return super().build_model()
 
-    def loss(self, model, batch):
-        loss, metrics = super().loss(model, batch)
+    def loss(self, batch, policy, value):
+        loss, metrics = super().loss(batch, policy, value)
         self.count += 1
         factor = self.factors[(self.count - 1) % len(self.factors)]
         # "offset": the loss is NaN, but its gradient is not.
@@ -44,9 +43,10 @@ class Poisoned(Plain):
 class PoisonedWithReturns(Poisoned):
     """With targets of values, and so with return statistics."""
 
-    def prepare(self, model, batch):
-        _, value = model.evaluate(batch.obs, batch.first, batch.memory)
-        batch.targets = self.estimate_advantages(model, batch, value, 1.0)
+    targets_for = ("batch",)
+
+    def targets(self, model, batch, policy, values):
+        return self.estimate_advantages(model, batch, values, 1.0)
 
 
 def test_a_minibatch_of_which_nothing_is_learned_makes_no_update():
@@ -132,8 +132,8 @@ def test_what_a_skipped_update_would_have_reported_is_not_reported():
     run.algorithm.factors = (1.0, math.nan, 1.0)
     seen, loss = [], run.algorithm.loss
 
-    def remembered(model, batch):
-        total, metrics = loss(model, batch)
+    def remembered(*given):
+        total, metrics = loss(*given)
         seen.append(metrics["loss"].item())
         return total, metrics
 

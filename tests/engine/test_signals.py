@@ -88,7 +88,7 @@ import penstock
 from penstock.algorithms.appo import APPO
 
 class Endless(APPO):
-    def loss(self, model, batch):
+    def loss(self, batch, policy, value):
         threading.Event().wait()
 
 trainer = penstock.Trainer(Endless, **{TINY!r}, run_dir=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,10 +32,13 @@ class SegmentAlgorithm(Algorithm):
     """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
     needs_segments: bool = False
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+    targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
+    """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
     def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
-        self.needs_segments = self.needs_segments or config.memory != "none"
+        has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
+        self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
 
     def build_model(self) -> ActorCritic:
         """Make the actor-critic."""
@@ -60,8 +63,26 @@ class SegmentAlgorithm(Algorithm):
             columns["logits"] = distribution.flat
         return columns, memory
 
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """What the loss aims at, without gradient, by name; it finds them in ``batch.targets``.
+
+        Parameters
+        ----------
+        batch
+            Segments ``[T, B]``.
+        policy
+            The model's, at every step ``[T, B]``.
+        values
+            The model's, of all observations and in units of the value head: float32 ``[T + 1, B]``.
+        """
+        return {}
+
+    @torch.no_grad()
     def prepare(self, model: ActorCritic, batch: Batch) -> None:
-        """Compute what is computed once per batch, before its minibatches, and put it into ``batch.targets``."""
+        """Compute the targets of a whole batch, before its updates, where they hold for all of them."""
+        if "batch" in self.targets_for:
+            policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+            batch.targets = self.targets(model, batch, policy[:-1], values)
 
     def update_statistics(self, model: ActorCritic, batch: Batch, into: ActorCritic | None = None) -> None:
         """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
@@ -111,7 +132,6 @@ class SegmentAlgorithm(Algorithm):
             for index in order.split(size):
                 yield flat.transitions(index.to(batch.obs.device))
 
-    @torch.no_grad()
     def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
         """Targets by GAE: "advantage", "return" and "old_value", in units of the value head.
 
@@ -143,27 +163,45 @@ class SegmentAlgorithm(Algorithm):
             Loss or gradient is not finite.
         """
         with autocast:
-            loss, metrics = self.loss(model, batch)
+            loss, metrics = self.evaluate(model, batch)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {norm.item()}")
         return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
 
-    def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Distribution, Tensor]:
-        """Policy and values (of the value head) at every step of a minibatch: ``[M]``, or ``[T, B]`` for segments."""
-        policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
-        return (policy[:-1], value[:-1]) if self.needs_segments else (policy, value)
-
-    def loss(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Return the loss of one minibatch and what is to be reported of it (0-dimensional tensors by name).
+    def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+        """Evaluate the model on one minibatch, once; set its targets if they are an update's; return what `loss` does.
 
         Parameters
         ----------
         batch
             Transitions ``[M]``, or segments ``[T, B]`` if `needs_segments`.
         """
-        raise TypeError(f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(model, batch)")
+        policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
+        value = values
+        if self.needs_segments:
+            policy, value = policy[:-1], values[:-1]
+        if "update" in self.targets_for:
+            with torch.no_grad():
+                batch.targets = self.targets(model, batch, policy, values.detach())
+        return self.loss(batch, policy, value)
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """Return the loss of one minibatch and what is to be reported of it (0-dimensional tensors by name).
+
+        Parameters
+        ----------
+        batch
+            Transitions ``[M]``, or segments ``[T, B]`` if `needs_segments`, with their targets.
+        policy
+            The model's, at each of these steps.
+        value
+            The model's, in units of the value head, of each of these steps: float32 ``[M]`` or ``[T, B]``.
+        """
+        raise TypeError(
+            f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(batch, policy, value)"
+        )
 
     def entropy_coef(self, batch: Batch) -> float:
         """Weight of the entropy bonus at this point of the run."""
