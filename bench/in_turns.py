@@ -1,11 +1,10 @@
 """Is another version of Penstock as fast? The same measurements of both, in turns: A, B, B, A, and so on.
 
-    python bench/in_turns.py BEFORE [AFTER] [--turns 4] [--seconds 5] [--throughput cartpole pong] [--ideal cartpole ...]
-                             [--write FILE]
+    python bench/in_turns.py BEFORE [AFTER] --throughput cartpole pong --ideal cartpole lunarlander pong [--turns 4]
 
 BEFORE and AFTER are the Pythons of two environments, each with a version of its own installed (a git worktree of a
-commit, with ``pip install -e .`` in an environment of its own). AFTER left out is the Python that runs this. Printed are
-the medians of all turns, the slowest and the fastest, and the quotient of the medians. The measurements are the
+commit, with ``pip install -e .`` in an environment of its own). AFTER left out is the Python that runs this. Printed
+are the medians of all turns, the slowest and the fastest, and the quotient of the medians. The measurements are the
 installed commands ``penstock bench throughput`` and ``penstock bench ideal`` of each version. Nothing else may run
 beside them.
 """
@@ -33,14 +32,14 @@ IDEAL = {
 
 def measured(python: Path, kind: str, work: str, seconds: float) -> float:
     """One turn: steps per second, or the share of the ideal in percent."""
-    command = [str(python), "-m", "penstock.cli", "bench", kind, "--rounds", "1"]
+    command = [str(python), "-m", "penstock.cli", "bench", kind]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "measured.json"
         if kind == "throughput":
             command += ["--work", work, "--seconds", str(seconds)]
         else:
             command += ["appo", *IDEAL[work], "--bench-seconds", str(seconds)]
-        subprocess.run([*command, "--json", str(file)], check=True, capture_output=True, cwd=folder)
+        subprocess.run([*command, "--rounds", "1", "--json", str(file)], check=True, capture_output=True, cwd=folder)
         found = json.loads(file.read_text())
     if kind == "ideal":
         return 100.0 * float(found["efficiency"])

@@ -17,7 +17,8 @@ from penstock.config import ConfigError, closest
 from penstock.output import lossy_output
 
 if TYPE_CHECKING:
-    from penstock.engine.trainer import Trainer, TrainResult
+    from penstock.engine.endings import TrainResult
+    from penstock.engine.trainer import Trainer
 
 DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -227,7 +228,7 @@ def _measure(module: str, args: list[str]) -> int:
 
 def _run(make: Callable[[], Trainer]) -> int:
     """Train until the run ends, then say what was reached and how to go on."""
-    from penstock.engine.trainer import TrainingFailed, TrainingInterrupted
+    from penstock.engine.endings import TrainingFailed, TrainingInterrupted
     from penstock.envs.failures import EnvironmentFailure
 
     try:
@@ -302,7 +303,7 @@ def _usage_errors() -> tuple[type[Exception], ...]:
 
 def _training_errors() -> tuple[type[Exception], ...]:
     """What ends a training that was begun as it should be; the message tells all."""
-    from penstock.engine.trainer import TrainingFailed
+    from penstock.engine.endings import TrainingFailed
     from penstock.envs.failures import EnvironmentFailure
 
     return TrainingFailed, EnvironmentFailure

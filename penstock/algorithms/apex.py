@@ -15,7 +15,7 @@ from penstock.algorithms.dqn import DQN, QLearningConfig
 from penstock.config import Config, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.experience.replay import FirstPriorities
+from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import QNetwork
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.config import Config, ConfigError
 from penstock.engine.paths import data_path
+from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class Trial:
         """The settings that may be tuned, with nothing left open; batch_size is None where it is no setting."""
         return settings_of(self.config)
 
-    def role(self, kind: str) -> RoleTime | None:
-        """How a kind of role ("rollout", "policy", "learner") spent its time; None if there was none."""
+    def role(self, kind: RoleKind) -> RoleTime | None:
+        """How a kind of role spent its time; None if there was none."""
         roles = self.run.roles if self.run else ()
         return next((role for role in roles if role.name.split()[0] == kind), None)
 
@@ -222,7 +223,7 @@ class Search:
         Of roles that take turns nothing of the kind can be said: each one's time counts.
         """
         assert self.best is not None and self.best.run is not None
-        rollout, learner, policy = (self.best.role(kind) for kind in ("rollout", "learner", "policy"))
+        rollout, learner, policy = map(self.best.role, (RoleKind.ROLLOUT, RoleKind.LEARNER, RoleKind.POLICY))
         takes_turns = self._config.backend == "serial" or self.path.takes_turns(self._algorithm)
         if rollout is None or learner is None:
             return True
@@ -294,7 +295,7 @@ class Search:
             error = str(problem) or type(problem).__name__
         trial = Trial(config, run, error, time.monotonic() - began)
         if run is not None:
-            place: Literal["central", "local"] = "central" if trial.role("policy") else "local"
+            place: Literal["central", "local"] = "central" if trial.role(RoleKind.POLICY) else "local"
             trial = replace(trial, config=replace(config, num_workers=config.workers, inference=place))
         self.trials.append(trial)
         self.best = self.best or trial  # before anybody who hears of it can interrupt

@@ -326,7 +326,7 @@ def _measure(name: str, pythons: dict[str, Path | None], flags: Flags) -> Result
 def _penstock(config: APPOConfig, seconds: float, limits: list[str]) -> float:
     from penstock.algorithms.appo import APPO
     from penstock.bench.engine_run import run_engine
-    from penstock.engine.trainer import TrainingFailed
+    from penstock.engine.endings import TrainingFailed
     from penstock.envs.failures import EnvironmentFailure
 
     try:

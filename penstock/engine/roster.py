@@ -14,14 +14,14 @@ from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.envs.spec import EnvSpec
-from penstock.experience.layout import RunShape
+from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores
 
 ACTIVITIES = {
-    "rollout": RolloutWorker.ACTIVITIES,
-    "policy": PolicyWorker.ACTIVITIES,
-    "learner": Learner.ACTIVITIES,
-    "evaluator": Evaluator.ACTIVITIES,
+    RoleKind.ROLLOUT: RolloutWorker.ACTIVITIES,
+    RoleKind.POLICY: PolicyWorker.ACTIVITIES,
+    RoleKind.LEARNER: Learner.ACTIVITIES,
+    RoleKind.EVALUATOR: Evaluator.ACTIVITIES,
 }
 
 

@@ -20,6 +20,7 @@ from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
+from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.messages import (
     ContentsSaved,
@@ -42,8 +43,8 @@ from penstock.engine.messages import (
 from penstock.engine.paths import DataPath
 from penstock.engine.roles.device import parts_of
 from penstock.engine.roles.learner import LearningDiverged, Start
-from penstock.engine.roles.specs import EVALUATOR, LEARNER
 from penstock.engine.roster import role_specs
+from penstock.engine.saves import SAVE_SECONDS, Saves
 from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.progress import Progress
@@ -51,17 +52,11 @@ from penstock.engine.watching.time_spent import rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
 from penstock.runs.run_directory import RunDirectory
-from penstock.runs.store import CheckpointStore
 
-SAVE_SECONDS = 60.0  # what the learner has to finish an update and write a checkpoint
-SAVE_CONTENTS_SECONDS = 600.0  # what it has for what is saved apart, at the end of a run
-FAREWELL_SECONDS = 3.0  # the same, when the run is failing
-
-
-class TrainingFailed(RuntimeError):
-    """The run ended because something in it failed; the message is the whole story and how to go on."""
+FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
 
 class Supervisor:
@@ -127,12 +122,10 @@ class Supervisor:
         self._is_failing = False
         store = None if run_directory is None else run_directory.checkpoints
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, store)
-        self._next_checkpoint = start.state.steps + self._checkpoint_interval
-        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
-        self._saves_asked = 0
-        self._saved: dict[int, Exception | None] = {}
-        self._saves_apart = path.saves_apart
-        self._contents_saved = 0
+        self.saves = Saves(
+            config, start.state.steps, run_directory, has_contents=path.saves_apart, ask=self._ask_learner,
+            turn_until=self._turn_until, chronicle=self._chronicle,
+        )  # fmt: skip
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
         self._interrupted = threading.Event()
@@ -178,13 +171,13 @@ class Supervisor:
                 self._arena.control[Control.GOAL] = 0
                 if reason == "target":
                     self._hold_best()
-                self._save_run()
+                self.saves.save_run(self.meta())
                 # An evaluation may take long, or for ever: what was learned is safe by now.
                 if self._is_budget_spent(reason) and self.evaluations.are_wanted:
                     reason = self._evaluate_now(interrupted) or reason
                     if reason == "target":
                         self._hold_best()
-                        self._save_run()
+                        self.saves.save_run(self.meta())
                 self._chronicle.refresh(final=True)
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
@@ -193,7 +186,7 @@ class Supervisor:
                 self._arena.control[Control.GOAL] = 0
                 self._chronicle.log(f"training was left by an exception: {error!r}")
                 if not self.is_closed:
-                    self._save_run()
+                    self.saves.save_run(self.meta())
                 raise
             finally:
                 self._arena.control[Control.GOAL] = 0
@@ -202,7 +195,7 @@ class Supervisor:
         """Write one checkpoint at `path`, replaced atomically; raises what went wrong in writing it."""
         with self._failing_as_a_whole():
             self._start()
-            if error := self._save(path, SAVE_SECONDS):
+            if error := self.saves.save(path, self.meta()):
                 raise error
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
@@ -222,11 +215,6 @@ class Supervisor:
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
-    @property
-    def _checkpoint_interval(self) -> int:
-        interval = self._config.checkpoint_interval
-        return max(1, self._config.total_steps // 10) if interval is None else interval
-
     def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: threading.Event) -> str:
         if interrupted.is_set():
             return "interrupted"
@@ -244,14 +232,14 @@ class Supervisor:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self._config.total_steps)
 
     def _schedule(self) -> None:
-        steps = self.progress.steps
         self.evaluations.schedule(self.meta)
-        if self._run_directory and self._checkpoint_interval and steps >= self._next_checkpoint:
-            self._next_checkpoint = steps + self._checkpoint_interval
-            self._request_save(self._run_directory.checkpoints)
+        self.saves.schedule(self.progress.steps, self.meta)
 
-    def _ask_evaluator(self, command: Evaluate) -> None:
-        self.backend.send(EVALUATOR, command)
+    def _ask_evaluator(self, command: Evaluate) -> bool:
+        return self.backend.send(RoleKind.EVALUATOR, command)
+
+    def _ask_learner(self, command: Save | SetWeights) -> bool:
+        return self.backend.send(RoleKind.LEARNER, command)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
         """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
@@ -291,42 +279,12 @@ class Supervisor:
     def _set_weights(self, weights: dict[str, np.ndarray], steps: int | None) -> None:
         """Give the learner weights, which have learned from so many steps; None: those of the run."""
         self._weights_set = False
-        is_there = self.backend.send(LEARNER, SetWeights(weights, steps))
+        is_there = self._ask_learner(SetWeights(weights, steps))
         self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
         if not self._weights_set:
             raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
         self._arena.control[Control.RUN_EPOCH] += 1
         self._arena.ring_all()
-
-    def _save_run(self) -> None:
-        """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
-        if self._run_directory is not None:
-            self._save(self._run_directory.checkpoints, SAVE_SECONDS)
-            if self._saves_apart:
-                self._turn_until(lambda: self._contents_saved >= self._saves_asked, SAVE_CONTENTS_SECONDS)
-
-    def _request_save(self, destination: CheckpointStore | str) -> bool:
-        self._saves_asked += 1
-        return self.backend.send(LEARNER, Save(self._saves_asked, destination, self.meta()))
-
-    def _save(self, destination: CheckpointStore | str, seconds: float) -> Exception | None:
-        """Save and wait for it; return what went wrong, which the user is told of."""
-        is_there = self._request_save(destination)
-        number = self._saves_asked
-        self._turn_until(lambda: number in self._saved or not is_there, seconds)
-        if number not in self._saved:
-            self._take_saved(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"))
-        return self._saved[number]
-
-    def _take_saved(self, number: int, error: Exception | None) -> None:
-        self._saved = {number: error}
-        if error is not None:
-            self._chronicle.event(f"warning: no checkpoint could be written: {error}")
-
-    def _take_contents_saved(self, number: int, error: Exception | None) -> None:
-        self._contents_saved = number
-        if error is not None:
-            self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint says of this run, beside what the weights' owner knows."""
@@ -374,16 +332,16 @@ class Supervisor:
             case Evaluated():
                 self.evaluations.take(report)
             case Saved(number, error):
-                self._take_saved(number, error)
+                self.saves.take(number, error)
             case ContentsSaved(number, error):
-                self._take_contents_saved(number, error)
+                self.saves.take_contents(number, error)
             case WeightsSet():
                 self._weights_set = True
             case Note(text):
                 self._chronicle.event(text)
             case Died(story):
                 self.progress.restarts += 1
-                if role == EVALUATOR:
+                if role == RoleKind.EVALUATOR:
                     self.evaluations.forget()
                 self._chronicle.event(f"{story}\n{role} is replaced")
             case Failed():
@@ -409,7 +367,7 @@ class Supervisor:
     def _require_no_failure(self) -> None:
         if self._failure is not None and not self._is_failing:
             role, failure = self._failure
-            if self._interrupted.is_set() and role != LEARNER:
+            if self._interrupted.is_set() and role != RoleKind.LEARNER:
                 return  # the run ends anyway: the signal has reached what an environment had started, too
             speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
             story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"
@@ -421,7 +379,7 @@ class Supervisor:
         how_to_go_on = ""
         if self._run_directory is not None:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
-                self._save(self._run_directory.checkpoints, FAREWELL_SECONDS)
+                self.saves.save_run(self.meta(), FAREWELL_SECONDS)
             if self._run_directory.checkpoints.steps():
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"

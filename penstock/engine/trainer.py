@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,10 +20,11 @@ from penstock.config import Config, ConfigError, change_config, checked, make_co
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
+from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
 from penstock.engine.paths import data_path
 from penstock.engine.preparation import go_on_from_best, note_of_precision, require_device, resolve_env, run_shape
 from penstock.engine.roles.learner import LearnerState, Start
-from penstock.engine.supervisor import Supervisor, TrainingFailed
+from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
@@ -43,51 +44,6 @@ __all__ = ["TrainResult", "Trainer", "TrainingFailed", "TrainingInterrupted"]
 
 Weights = Mapping[str, Tensor] | str | os.PathLike[str]
 """A state dict, or where a checkpoint lies."""
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How a call of `train` ended.
-
-    Attributes
-    ----------
-    steps
-        Steps learned from so far, over all calls.
-    seconds
-        Wall-clock seconds spent so far on making this trainer and in `train`, over all calls.
-    reached_target
-        Whether the evaluator's mean return reached the target.
-    target_return
-        The target; None if there is none.
-    eval_return
-        Mean return of the last evaluation; None if there was none.
-    eval_unfinished
-        How many of its episodes were given up before they ended (see ``eval_max_steps``): then it is a part of one.
-    mean_return
-        Mean return of the last 100 training episodes; None if none has ended.
-    stopped
-        "target", "steps", "seconds", "callback" (`on_update` returned False) or "interrupted".
-    run_dir
-        Where the run was written; None: nowhere.
-    """
-
-    steps: int
-    seconds: float
-    reached_target: bool
-    target_return: float | None
-    eval_return: float | None
-    mean_return: float | None
-    stopped: str
-    run_dir: str | None
-    eval_unfinished: int = 0
-
-
-class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended a training in good order; `result` says where it stands."""
-
-    def __init__(self, result: TrainResult) -> None:
-        super().__init__("training was interrupted")
-        self.result = result
 
 
 class Trainer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -12,8 +13,19 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
-SINGLE_ROLES = ("policy", "learner", "evaluator")  # kinds of roles that a run has one of, or none
 RETURN_NBYTES = 8  # behind the best weights: what they scored
+
+
+class RoleKind(StrEnum):
+    """The kinds of roles; of those that a run has several of, the name is kind and number, such as "rollout-0"."""
+
+    ROLLOUT = "rollout"
+    POLICY = "policy"
+    LEARNER = "learner"
+    EVALUATOR = "evaluator"
+
+
+SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR)  # a run has one of each, or none
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,8 @@ class RunShape:
     def gauge_row(self, role: str) -> int:
         """Row of the gauges that belongs to a role, by its name: "rollout-0", "policy-0", "learner" or "evaluator"."""
         kind, _, number = role.partition("-")
-        return int(number) if kind == "rollout" else self.num_workers + SINGLE_ROLES.index(kind)
+        kind = RoleKind(kind)
+        return int(number) if kind is RoleKind.ROLLOUT else self.num_workers + SINGLE_ROLES.index(kind)
 
     def step_columns(self) -> tuple[Column, ...]:
         """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""

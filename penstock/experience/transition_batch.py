@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.experience.replay import Replay
+from penstock.experience.run_replay import Replay
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.replay import Replay
+from penstock.experience.run_replay import Replay
 from penstock.ipc import gather
 
 

@@ -54,6 +54,8 @@ class Status:
 
     updates: int = 0
     version: int = 0
+    learning_rate: float | None = None
+    """The optimiser's step size in the last update; None before the first."""
     losses: Mapping[str, float] = field(default_factory=dict)
     experience: Mapping[str, float] = field(default_factory=dict)
     """What the algorithm's data path says of the experience learned from, by the name of the metric: "policy_lag/mean",

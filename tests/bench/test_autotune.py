@@ -10,7 +10,7 @@ import pytest
 
 from penstock.algorithms import load_algorithm
 from penstock.cli import main
-from penstock.engine.supervisor import TrainingFailed
+from penstock.engine.endings import TrainingFailed
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import EnvironmentFailure
 from penstock.flags import parse_config

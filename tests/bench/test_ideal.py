@@ -7,7 +7,7 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.bench import BenchError, ideal
 from penstock.cli import main
-from penstock.engine.trainer import TrainingFailed
+from penstock.engine.endings import TrainingFailed
 from tests.bench.test_account import COSTS, CREW, a_run
 
 

@@ -8,7 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import search as search_
 from penstock.bench.search import MARGIN, PATIENCE, WINDOW, Search
 from penstock.config import make_config
-from penstock.engine.supervisor import TrainingFailed
+from penstock.engine.endings import TrainingFailed
 from tests.bench.modelled import TOOK, role
 
 KEPT = {"inference", "num_groups"}

@@ -14,7 +14,7 @@ from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3
 from penstock.bench.throughput import WORKS, Flags, Result, command, run
 from penstock.config import ConfigError
 from penstock.engine import preparation
-from penstock.engine.trainer import TrainingFailed
+from penstock.engine.endings import TrainingFailed
 
 BOTH = {"sample_factory": Path(sys.executable), "stable_baselines3": Path(sys.executable)}
 PROGRAMS = {

@@ -14,12 +14,13 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.config import make_config
 from penstock.engine import roster
+from penstock.engine.endings import TrainingFailed
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.device import Companion, DeviceRole, Pair, parts_of
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
-from penstock.engine.trainer import Trainer, TrainingFailed
+from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
 from tests.engine.collecting import FIRST_VERSION, Collecting
 from tests.engine.processes import TINY, Watched, wait_until

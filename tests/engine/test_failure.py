@@ -22,8 +22,9 @@ from penstock.engine import evaluations
 from penstock.engine.backends import launcher, local, restarts
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts
+from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.messages import Note, SetWeights
-from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
+from penstock.engine.trainer import Trainer
 from penstock.engine.watching import hangs
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.making import lane_seed

@@ -7,7 +7,7 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
-from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import READER
 from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
@@ -127,7 +127,7 @@ def test_segments_of_an_earlier_epoch_are_given_back_even_if_they_were_in_hand()
     run, learner = a_run(batch_size=8, num_minibatches=1)
     run.fill()
     assert run.learn_once(learner).steps == 8
-    held = run.arena.slots.owned_by(LEARNER, SlotState.READING)
+    held = run.arena.slots.owned_by(READER, SlotState.READING)
     assert len(held) == 3
     run.arena.control[Control.RUN_EPOCH] += 1
     run.arena.control[Control.GOAL] = 1000

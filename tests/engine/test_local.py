@@ -81,7 +81,8 @@ def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_
 
 def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch):
     # Without the fence the test above fails: what is collected before the weights are set is learned from after it.
-    from penstock.engine.supervisor import Supervisor, TrainingFailed
+    from penstock.engine.endings import TrainingFailed
+    from penstock.engine.supervisor import Supervisor
 
     def set_weights_without_fence(self, weights):
         self.backend.send("learner", SetWeights(weights, None))

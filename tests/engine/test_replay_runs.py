@@ -14,7 +14,8 @@ import torch
 
 import penstock
 from penstock.engine.backends import restarts
-from penstock.engine.trainer import Trainer, TrainingFailed, TrainingInterrupted
+from penstock.engine.endings import TrainingFailed, TrainingInterrupted
+from penstock.engine.trainer import Trainer
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.collecting import Witnessed
 from tests.engine.processes import Watched

@@ -11,7 +11,8 @@ import pytest
 
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.interruption import interruption
-from penstock.engine.trainer import Trainer, TrainingInterrupted
+from penstock.engine.endings import TrainingInterrupted
+from penstock.engine.trainer import Trainer
 from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
@@ -293,11 +294,11 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             sign.touch()
 
     with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
-        save = trainer._supervisor._save_run
+        save = trainer._supervisor.saves.save_run
         # The failure is there before the checkpoint is asked for.
-        trainer._supervisor._save_run = lambda: (
+        trainer._supervisor.saves.save_run = lambda *meta: (
             trainer._supervisor._turn_until(lambda: trainer._supervisor._failure is not None, PATIENCE),
-            save(),
+            save(*meta),
         )
         with pytest.raises(TrainingInterrupted):
             trainer.train(10**9, quiet=True, on_update=press)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.replay import Replay, transition_fields
+from penstock.experience.run_replay import Replay, transition_fields
 from penstock.replay import Field, RateLimiter, ReplayBuffer
 
 BATCH = 4

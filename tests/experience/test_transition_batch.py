@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.replay import Replay, transition_fields
+from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transition_batch import TransitionReader
 from penstock.replay import NotReady, NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
 

@@ -19,7 +19,7 @@ from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
-from penstock.experience.replay import Replay, transition_fields
+from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transitions import TransitionWriter
 from penstock.ipc import SlotState
 from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform

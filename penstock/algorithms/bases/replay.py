@@ -12,7 +12,7 @@ from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
 from penstock.algorithms.arithmetic.td import polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ReplayConfig, Scheduled
-from penstock.experience.replay import FirstPriorities
+from penstock.experience.run_replay import FirstPriorities
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform

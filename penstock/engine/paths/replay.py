@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
-from penstock.experience.replay import Replay, transition_fields
+from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transitions import TransitionWriter
 from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
 

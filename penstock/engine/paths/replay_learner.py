@@ -14,7 +14,7 @@ from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.messages import ContentsSaved, Note, Save, Tell
 from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.replay import Replay
+from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
 from penstock.replay import Prioritized, ReplayFileError
 from penstock.runs.store import CheckpointStore

@@ -20,7 +20,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState
 
-LEARNER = 0xFFFF  # owner of slots in state READING
+READER = 0xFFFF  # owner of slots in state READING
 
 
 class SegmentLearner(Learner):
@@ -122,7 +122,7 @@ class SegmentLearner(Learner):
     def _collect(self) -> None:
         """Take hold of full slots; those of an earlier run epoch go straight back."""
         hints = self._arena.full.pop_many(self._arena.shape.num_slots)
-        taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, LEARNER)]
+        taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
         held = np.concatenate([self._held, taken])
         fresh = self._arena.slot_epoch[held] == self._arena.control[Control.RUN_EPOCH]
         if not fresh.all():

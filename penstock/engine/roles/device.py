@@ -15,9 +15,10 @@ from typing import ClassVar
 
 from penstock.engine.backends.process import SLEEP, SPIN
 from penstock.engine.messages import Command, Tell
-from penstock.engine.roles.specs import LEARNER, LearnerRole, PolicyRole, Role, RoleSpec
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role, RoleSpec
 from penstock.engine.watching.clock import count_as_companion
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 
 
@@ -27,7 +28,7 @@ class DeviceRole:
 
     learner: LearnerRole
     policy: PolicyRole
-    name: str = LEARNER
+    name: str = RoleKind.LEARNER
     is_vital: ClassVar[bool] = True
 
     @property

@@ -13,6 +13,7 @@ from penstock.envs.factories import EVALUATOR
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 from penstock.play.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
 from penstock.runs.checkpoint import CheckpointError
@@ -45,7 +46,7 @@ class Evaluator:
         config = algorithm.config
         self.bell: Doorbell = arena.evaluator_bell
         self._report = report
-        self._clock = Clock(arena.gauges_of("evaluator"), self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(RoleKind.EVALUATOR), self.ACTIVITIES)
         self._model = algorithm.build_model()
         self._weights = SharedWeights(self._model, arena.weights)
         self._best = BestWeights(arena.best_weights)
@@ -70,7 +71,7 @@ class Evaluator:
     def handle(self, command: Command) -> None:
         """Take a command: `Evaluate`."""
         if not isinstance(command, Evaluate):
-            raise unknown("evaluator", command, Evaluate)
+            raise unknown(RoleKind.EVALUATOR, command, Evaluate)
         self._request = command
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.layout import RoleKind
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
@@ -106,7 +107,7 @@ class Learner:
         self._weights = weights(self._model, arena)
         self._weights.refresh()
         self._autocast = algorithm.autocast(self._device)
-        self._clock = Clock(arena.gauges_of("learner"), self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(RoleKind.LEARNER), self.ACTIVITIES)
         self._steps, self._version, self._updates = state.steps, state.version, state.updates
         self._skipped = self._skipped_in_a_row = 0
         self._next_report = 0.0
@@ -135,7 +136,7 @@ class Learner:
             self._weights.show()
             self._report(WeightsSet(self._version))
         else:
-            raise unknown("learner", command, Save, SetWeights)
+            raise unknown(RoleKind.LEARNER, command, Save, SetWeights)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -6,6 +6,7 @@ from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Command, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RoleKind
 
 
 class PolicyWorker:
@@ -17,7 +18,7 @@ class PolicyWorker:
         self.bell = arena.policy_bell
         self._requests = arena.requests
         self._inference = inference
-        self._clock = Clock(arena.gauges_of("policy-0"), self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(RoleKind.POLICY), self.ACTIVITIES)
 
     def poll(self) -> bool:
         """Answer all requests there are; False if there were none."""

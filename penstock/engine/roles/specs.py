@@ -11,6 +11,7 @@ from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from penstock.engine.paths import DataPath
     from penstock.engine.roles.learner import LearnerState
 
-
-
-LEARNER, EVALUATOR = "learner", "evaluator"
-"""Names of the roles that the supervisor commands."""
 
 
 class Role(Protocol):
@@ -99,7 +96,7 @@ class PolicyRole:
     algorithm: Algorithm
     path: DataPath
     num_threads: int
-    name: str = "policy-0"
+    name: str = f"{RoleKind.POLICY}-0"
     is_vital: ClassVar[bool] = False
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
@@ -119,7 +116,7 @@ class LearnerRole:
     state: LearnerState
     learning: dict[str, Any] | None
     num_threads: int
-    name: str = LEARNER
+    name: str = RoleKind.LEARNER
     is_vital: ClassVar[bool] = True
 
     def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
@@ -145,7 +142,7 @@ class EvaluatorRole:
     algorithm: Algorithm
     env: EnvSpec
     num_threads: int = 1
-    name: str = EVALUATOR
+    name: str = RoleKind.EVALUATOR
     is_vital: ClassVar[bool] = False
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:

@@ -144,6 +144,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         "skipped_updates": status.skipped_updates,
         "restarts": status.restarts,
     }
+    if status.learning_rate is not None:
+        values["learning_rate"] = status.learning_rate
     values |= status.experience
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}

@@ -20,6 +20,7 @@ from penstock.engine.watching.time_spent import (
     limiting_role,
     role_times,
 )
+from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
 from penstock.runs.status import REAL_WORK, RoleShare, Status
@@ -58,7 +59,7 @@ class Progress:
         env: str,
         frame_skip: int,
         gauges: np.ndarray,
-        rows: Mapping[str, list[int]],
+        rows: Mapping[RoleKind, list[int]],
     ) -> None:
         self._config = config
         self._names = {"algorithm": algorithm, "env": env}
@@ -80,7 +81,7 @@ class Progress:
         self._rate: deque[tuple[float, int]] = deque()
         self.last_report: Moment | None = None
         self._looks = deque([self._moment(busy_seconds())])
-        self._times: dict[str, RoleTime] = {}
+        self._times: dict[RoleKind, RoleTime] = {}
         self._shares: dict[str, RoleShare] = {}
         self._cores: dict[str, float] = {}
 
@@ -177,11 +178,11 @@ class Progress:
         self._cores = {purpose: spent / total for purpose, spent in cpu.items()}
         self._cores["idle"] = 1.0 - sum(self._cores.values())
 
-    def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
+    def role_times(self, before: Moment, after: Moment) -> dict[RoleKind, RoleTime]:
         """How every role spent the time between two moments, by its kind."""
         return role_times(self._rows, before, after)
 
-    def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
+    def limiting(self, times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:
         """Name the role that holds the run back, and why, from how the roles spent their time."""
         return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
 
@@ -211,6 +212,7 @@ class Progress:
             target_return=self._config.target_return,
             updates=learned.updates,
             version=learned.version,
+            learning_rate=learned.learning_rate,
             losses=learned.losses,
             experience=learned.experience,
             skipped_updates=learned.skipped_updates,

@@ -1,0 +1,106 @@
+"""The checkpoints of a run, as the supervisor sees them: when one is due, what was asked for, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config import Config
+from penstock.engine.messages import Save
+from penstock.engine.watching.chronicle import Chronicle
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.store import CheckpointStore
+
+SAVE_SECONDS = 60.0
+"""What the learner has to finish an update and write a checkpoint."""
+SAVE_CONTENTS_SECONDS = 600.0
+"""What it has for what is saved apart, at the end of a run."""
+
+TurnUntil = Callable[[Callable[[], bool], float], object]
+"""Hears the roles until something is so, or until so many seconds are over."""
+
+
+class Saves:
+    """Asks the learner to save, and hears whether it could.
+
+    Parameters
+    ----------
+    config
+        The run's settings.
+    steps
+        Steps that the run has learned from when it starts.
+    run_directory
+        Where the run is written; None: nowhere, so that only what is asked for is saved.
+    has_contents
+        Whether the learner saves more than weights, beside each checkpoint of the run.
+    ask
+        Called with what the learner is commanded; returns whether there is a learner.
+    turn_until
+        Hears the roles meanwhile.
+    chronicle
+        Is told of what could not be saved.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        steps: int,
+        run_directory: RunDirectory | None,
+        *,
+        has_contents: bool,
+        ask: Callable[[Save], bool],
+        turn_until: TurnUntil,
+        chronicle: Chronicle,
+    ) -> None:
+        interval = config.checkpoint_interval
+        self._interval = max(1, config.total_steps // 10) if interval is None else interval
+        self._next = steps + self._interval
+        self._store = None if run_directory is None else run_directory.checkpoints
+        self._has_contents = has_contents
+        self._ask = ask
+        self._turn_until = turn_until
+        self._chronicle = chronicle
+        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
+        self._asked = 0
+        self._saved: dict[int, Exception | None] = {}
+        self._contents_saved = 0
+
+    def schedule(self, steps: int, meta: Callable[[], dict[str, Any]]) -> None:
+        """Ask for a checkpoint of the run if one is due, and wait for nothing."""
+        if self._store is not None and self._interval and steps >= self._next:
+            self._next = steps + self._interval
+            self._request(self._store, meta())
+
+    def save_run(self, meta: dict[str, Any], seconds: float = SAVE_SECONDS) -> None:
+        """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
+        if self._store is not None:
+            self.save(self._store, meta, seconds)
+            if self._has_contents and seconds >= SAVE_SECONDS:
+                self._turn_until(lambda: self._contents_saved >= self._asked, SAVE_CONTENTS_SECONDS)
+
+    def save(
+        self, destination: CheckpointStore | str, meta: dict[str, Any], seconds: float = SAVE_SECONDS
+    ) -> Exception | None:
+        """Save and wait for it; return what went wrong, which the user is told of."""
+        is_there = self._request(destination, meta)
+        number = self._asked
+        self._turn_until(lambda: number in self._saved or not is_there, seconds)
+        if number not in self._saved:
+            self.take(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"))
+        return self._saved[number]
+
+    def take(self, number: int, error: Exception | None) -> None:
+        """Hear that the learner has saved a checkpoint, or could not."""
+        self._saved = {number: error}
+        if error is not None:
+            self._chronicle.event(f"warning: no checkpoint could be written: {error}")
+
+    def take_contents(self, number: int, error: Exception | None) -> None:
+        """Hear that the learner has saved what belongs to a checkpoint, or could not."""
+        self._contents_saved = number
+        if error is not None:
+            self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
+
+    def _request(self, destination: CheckpointStore | str, meta: dict[str, Any]) -> bool:
+        self._asked += 1
+        return self._ask(Save(self._asked, destination, meta))
