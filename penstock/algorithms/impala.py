@@ -13,14 +13,14 @@ from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import AsynchronousConfig, Config, Scheduled, require
+from penstock.config import Config, MixtureConfig, Scheduled, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(RMSPropConfig, AsynchronousConfig):
-    """IMPALA: each segment is learned from once, by whatever the policy has become. The paper's sizes are a preset."""
+class IMPALAConfig(RMSPropConfig, MixtureConfig):
+    """IMPALA: segments are learned from by whatever the policy has become. The paper's sizes are a preset."""
 
     segment_length: int = 20
     """Steps per segment (T)."""
@@ -67,12 +67,18 @@ class IMPALA(SegmentAlgorithm):
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """V-trace's ``v`` and ``pg``, and the ratios that they come of, in logarithms."""
+        return self.vtrace(model, batch, policy, values)
+
+    def vtrace(
+        self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor, relevant: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """V-trace, where given from one relevant state (bool ``[T, B]``) to the next alone."""
         c = self.config
         log_ratio = self.log_ratio(policy.log_prob(batch.action), batch)
         target, advantage = vtrace(
             batch.reward, model.denormalize_value(values), batch.terminated, batch.truncated, log_ratio,
             gamma=c.gamma, lambda_=c.vtrace_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, rho_pg_bar=c.rho_pg_bar,
-            valid=batch.valid,
+            valid=batch.valid, relevant=relevant,
         )  # fmt: skip
         return {
             "advantage": model.normalize_difference(advantage),

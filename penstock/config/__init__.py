@@ -10,9 +10,11 @@ from penstock.config.elsewhere import setting_hint
 from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
+from penstock.config.mixture import MixtureConfig
 from penstock.config.replay import ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
+from penstock.config.sources import Source
 
 __all__ = [
     "NETWORK",
@@ -22,10 +24,12 @@ __all__ = [
     "AsynchronousConfig",
     "Config",
     "ConfigError",
+    "MixtureConfig",
     "ReplayConfig",
     "Schedule",
     "Scheduled",
     "SegmentConfig",
+    "Source",
     "cannot_change",
     "change_config",
     "checked",

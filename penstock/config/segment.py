@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from penstock.config.base import NETWORK, Config
 from penstock.config.checking import ConfigError, require
 from penstock.config.schedules import Scheduled
+from penstock.config.sources import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,16 @@ class SegmentConfig(Config):
     def segments_per_batch(self) -> int:
         """Segments that the learner takes at once (B)."""
         return self.num_lanes
+
+    @property
+    def fresh_per_batch(self) -> int:
+        """Fresh segments in each batch: all of them, where none are replayed."""
+        return self.segments_per_batch
+
+    @property
+    def replayed_sources(self) -> tuple[Source, ...]:
+        """Where the other segments of a batch come from."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import row_name
 from penstock.experience.pinned import PinnedMemory
 from penstock.ipc import gather
 
 WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
-PER_SEGMENT = ("memory", "lane")
+PER_SEGMENT = ("memory", "lane", "replayed")
 
 
 @dataclass
@@ -37,14 +38,17 @@ class Batch:
     valid
         bool ``[T, B]``: a real step (not the transition out of a final row, not padding).
     learn
-        float32 ``[T, B]``: 1 where the step is learned from: it is valid, its policy lag is not too large, and its row
-        lies behind the burn-in. Else 0.
+        float32 ``[T, B]``: 1 where the step is learned from: it is valid, its policy lag is not too large or it is
+        replayed, and its row lies behind the burn-in; a step of a segment that was drawn by priority has its importance
+        weight. Else 0.
     log_prob
         float32 ``[T, B]``: of the action, under the policy that chose it.
     memory
         float32 ``[B, S]``: memory state at the start of each segment.
     lane
         int64 ``[B]``: number of the lane that each segment comes from.
+    replayed
+        bool ``[B]``: the segment is not fresh. Fresh ones come first.
     records
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
@@ -64,6 +68,7 @@ class Batch:
     log_prob: Tensor
     memory: Tensor
     lane: Tensor
+    replayed: Tensor
     records: dict[str, Tensor] = field(default_factory=dict)
     targets: dict[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
@@ -115,6 +120,8 @@ class BatchReader:
         Steps whose policy lag reaches this are not learned from; None: all are.
     burn_in
         Nor are the first rows of every segment, so many.
+    num_replayed
+        So many of the segments of a batch are replayed: they are given to `read`.
     note
         Called with a sentence if CUDA refuses to copy large observations from the arena itself.
     """
@@ -129,6 +136,7 @@ class BatchReader:
         reward_clip: float | None,
         max_policy_lag: int | None,
         burn_in: int = 0,
+        num_replayed: int = 0,
         note: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._arena = arena
@@ -144,8 +152,9 @@ class BatchReader:
         self._obs_of_slots = torch.from_numpy(obs).unflatten(0, (-1, rows))
         is_large = self._obs_of_slots[0].nbytes >= WORTH_A_COPY
         self._pinned = PinnedMemory(obs, device) if pin and is_large else None
-        self._takes_slots = self._pinned is not None and self._pinned.is_registered
-        if self._pinned is not None and not self._takes_slots:
+        is_registered = self._pinned is not None and self._pinned.is_registered
+        self._takes_slots = is_registered and not num_replayed
+        if self._pinned is not None and not is_registered:
             note("CUDA does not register the observations' memory: they are gathered on the host, which is slower")
         self._tensors = {
             name: torch.from_numpy(np.empty((rows, num_segments, *column.shape[1:]), column.dtype))
@@ -154,41 +163,57 @@ class BatchReader:
         }
         if pin:
             self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
+        self._num_fresh = num_segments - num_replayed
         self._arrays = {name: tensor.numpy() for name, tensor in self._tensors.items()}
+        self._gathered = {  # fresh segments, before they are put beside replayed ones
+            name: np.empty((rows, self._num_fresh, *array.shape[2:]), array.dtype) if num_replayed else array
+            for name, array in self._arrays.items()
+        }
+        self._is_replayed = torch.arange(num_segments) >= self._num_fresh
         self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
 
-    def read(self, slots: np.ndarray, version: int, progress: float) -> tuple[Batch, Tensor]:
-        """Gather `slots` (int64 ``[B]``).
+    def read(
+        self, slots: np.ndarray, version: int, progress: float, replayed: Sequence[Mapping[str, np.ndarray]] = ()
+    ) -> tuple[Batch, Tensor]:
+        """Gather fresh segments, and put replayed ones beside them.
 
         Parameters
         ----------
         slots
-            Slots in state READING, held by the caller; they may be released as soon as this returns.
+            int64 ``[F]``: slots in state READING, held by the caller; they may be released as soon as this returns.
         version
             The learner's version now, from which the policy lag is counted.
         progress
             Fraction of ``total_steps`` learned from so far.
+        replayed
+            Columns of segments ``[n, T + 1, ...]`` by name, memory ``[n, S]``, lane ``[n]``, and where there are any
+            importance weights ``[n]``; ``num_replayed`` segments in all.
 
         Returns
         -------
         batch : Batch
         lag : Tensor
-            int64 ``[K]``: policy lag of each valid step, on the CPU.
+            int64 ``[K]``: policy lag of each valid fresh step, on the CPU.
         """
         if self._copied is not None:
             self._copied.synchronize()  # the pinned memory may be written again from now on
         row_ids = slots[None, :] * len(self._offsets) + self._offsets
-        for name, array in self._arrays.items():
+        for name, array in self._gathered.items():
             gather(self._arena.columns[name], row_ids, array)
+        memory, lane, weights = self._arena.slot_memory[slots], self._arena.lane_of(slots), None
+        if replayed:
+            memory, lane, weights = self._put_beside(replayed, memory, lane)
         on_cpu = self._tensors
         valid = on_cpu["valid"][:-1]
         lag = version - on_cpu["version"][:-1]
-        learn = valid.clone() if self._max_policy_lag is None else valid & (lag < self._max_policy_lag)
+        learn = valid.clone()
+        if self._max_policy_lag is not None:
+            learn &= (lag < self._max_policy_lag) | self._is_replayed
         learn[: self._burn_in] = False
+        counted = learn.float() if weights is None else learn * weights
         reward = on_cpu["reward"][:-1] * self._reward_scale
         if self._reward_clip is not None:
             reward = reward.clamp(-self._reward_clip, self._reward_clip)
-        memory = torch.from_numpy(self._arena.slot_memory[slots])
         batch = Batch(
             obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
             first=self._to_device(on_cpu["first"]),
@@ -197,10 +222,11 @@ class BatchReader:
             terminated=self._to_device(on_cpu["terminated"][:-1]),
             truncated=self._to_device(on_cpu["truncated"][:-1]),
             valid=self._to_device(valid),
-            learn=self._to_device(learn.float()),
+            learn=self._to_device(counted),
             log_prob=self._to_device(on_cpu["log_prob"][:-1]),
-            memory=self._to_device(memory),
-            lane=self._to_device(torch.from_numpy(self._arena.lane_of(slots))),
+            memory=self._to_device(torch.from_numpy(memory)),
+            lane=self._to_device(torch.from_numpy(lane)),
+            replayed=self._to_device(self._is_replayed),
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )
@@ -209,12 +235,32 @@ class BatchReader:
             self._copied.record(torch.cuda.current_stream(self._device))
             if self._takes_slots:
                 self._copied.synchronize()  # the slots may be written again from now on
-        return batch, lag[valid]
+        fresh = slice(self._num_fresh)
+        return batch, lag[:, fresh][valid[:, fresh]]
 
     def close(self) -> None:
         """Let go of the arena's memory."""
         if self._pinned is not None:
             self._pinned.close()
+
+    def _put_beside(
+        self, replayed: Sequence[Mapping[str, np.ndarray]], memory: np.ndarray, lane: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, Tensor]:
+        """Fill the batch's arrays; return memory, lanes and importance weights of all segments."""
+        end = self._num_fresh
+        memories, lanes, weights = [memory], [lane], torch.ones(len(self._is_replayed))
+        for segments in replayed:
+            begin, end = end, end + len(segments["lane"])
+            for name, array in self._arrays.items():
+                found = segments[row_name(name)]
+                array[:, begin:end] = found.reshape(len(found), *array.shape[:1], *array.shape[2:]).swapaxes(0, 1)
+            memories.append(segments["memory"] if memory.shape[1] else memory[:0])
+            lanes.append(segments["lane"])
+            if "weights" in segments:
+                weights[begin:end] = torch.from_numpy(segments["weights"])
+        for name, array in self._gathered.items():
+            self._arrays[name][:, : self._num_fresh] = array
+        return np.concatenate(memories), np.concatenate(lanes), weights
 
     def _take_obs(self, slots: np.ndarray) -> Tensor:
         """Observations ``[T + 1, B, ...]``, seen through the order in which they lie: segment by segment."""

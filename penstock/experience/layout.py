@@ -179,3 +179,8 @@ class RunShape:
         yield array("deaths_passed", (1, ALIGNMENT // 8), "int64")
         for column in self.step_columns():
             yield array(column.name, (rows, *column.shape), column.dtype)
+
+
+def row_name(column: str) -> str:
+    """Name of a column in a replay buffer's row: the library takes these two for the ends of the row's own episode."""
+    return f"is_{column}" if column in ("terminated", "truncated") else column

@@ -148,6 +148,18 @@ class ActorCritic(PolicyNetwork):
                 features, state = self.memory.step(features, first, state)
             return self._distribution(features, observation), state
 
+    def act_and_value(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor, Tensor]:
+        """Choose how to act as `act` does, and value the rows, in the space of the head, float32 ``[N]``, besides."""
+        x = self.input(observation)
+        features = self.encoder(x)
+        value_features = None if self.value_encoder is None else self.value_encoder(x)
+        with without_autocast(features.device):
+            features = features.float()
+            if self.memory is not None:
+                features, state = self.memory.step(features, first, state)
+            value = self.value_head(features if value_features is None else value_features.float()).squeeze(-1)
+            return self._distribution(features, observation), value, state
+
     def evaluate(
         self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None
     ) -> tuple[Distribution, Tensor]:

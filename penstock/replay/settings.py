@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-_MAX_DEPTH = 64
+_MAX_DEPTH = 4096
 
 
 @dataclass(frozen=True)

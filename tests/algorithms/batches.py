@@ -58,7 +58,7 @@ def collect(algorithm: SegmentAlgorithm, model: ActorCritic, seed: int = 0, vali
     return Batch(
         obs=obs, first=first, action=chosen, reward=torch.randn(T, B, generator=generator) * valid,
         terminated=terminated, truncated=truncated, valid=valid, learn=valid.float(), log_prob=log_prob, memory=memory,
-        lane=torch.arange(B),
+        lane=torch.arange(B), replayed=torch.zeros(B, dtype=torch.bool),
     )  # fmt: skip
 
 

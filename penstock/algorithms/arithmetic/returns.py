@@ -79,6 +79,7 @@ def vtrace(
     c_bar: float = 1.0,
     rho_pg_bar: float = 1.0,
     valid: Tensor | None = None,
+    relevant: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """V-trace targets and advantages, arXiv:1802.01561 equation 1, remarks 1 and 2, section 4.2.
 
@@ -105,6 +106,9 @@ def vtrace(
         Cut of the ratio in the trace: decides only the speed of convergence.
     rho_pg_bar : float
         Cut of the ratio in the advantage.
+    relevant : Tensor, optional
+        bool ``[T, B]``: traces and advantages go no further than to the value of a state that is not (LASER,
+        arXiv:1909.11583, section 4); all are when left out. What is computed of such a state itself means nothing.
 
     Returns
     -------
@@ -118,8 +122,12 @@ def vtrace(
     ValueError
         When the shapes do not belong together.
     """
-    _check_shapes(reward, value, terminated=terminated, truncated=truncated, log_ratio=log_ratio, valid=valid)
+    _check_shapes(
+        reward, value, terminated=terminated, truncated=truncated, log_ratio=log_ratio, valid=valid, relevant=relevant
+    )
     error, decay = _errors_and_decay(reward, value, terminated, truncated, valid, gamma, lambda_)
+    if relevant is not None:
+        decay[:-1].masked_fill_(~relevant[1:], 0.0)
     ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp_()
     if valid is not None:
         ratio.masked_fill_(~valid, 1.0)

@@ -34,7 +34,7 @@ class ReplayAlgorithm(Algorithm):
 
     Config: ClassVar[type[Config]] = ReplayConfig
     config: ReplayConfig
-    data_path: ClassVar[str | type] = "replay"
+    data_path: str | type = "replay"
 
     target: Any
     optimizers: dict[str, torch.optim.Optimizer]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,11 +25,12 @@ class SegmentAlgorithm(Algorithm):
 
     Config: ClassVar[type[Config]] = SegmentConfig
     config: SegmentConfig
-    data_path: ClassVar[str | type] = "segments"
+    data_path: str | type = "segments"
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
     records: ClassVar[tuple[str, ...]] = ()
-    """Extra columns written while acting: "logits", the parameters of the distribution that was sampled."""
+    """Extra columns written while acting: "logits", the parameters of the distribution that was sampled; "value", what
+    the network expected, as a return."""
     needs_segments: bool = False
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
@@ -37,6 +38,8 @@ class SegmentAlgorithm(Algorithm):
 
     def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
+        if config.replayed_sources:
+            self.data_path = "mixture"
         has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
 
@@ -51,17 +54,32 @@ class SegmentAlgorithm(Algorithm):
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
-        width = num_parameters(self.action)
-        return tuple(Column(name, {"logits": (width,)}[name], "float32") for name in self.records)
+        shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
+        return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Sample an action in each lane; recorded are its log-probability and `records`."""
-        distribution, memory = model.act(request.obs, request.first, request.memory)
+        if "value" in self.records:
+            distribution, value, memory = model.act_and_value(request.obs, request.first, request.memory)
+        else:
+            distribution, memory = model.act(request.obs, request.first, request.memory)
         action = distribution.sample(request.noise)
         columns = {"action": action, "log_prob": distribution.log_prob(action)}
         if "logits" in self.records:
             columns["logits"] = distribution.flat
+        if "value" in self.records:
+            columns["value"] = model.denormalize_value(value)
         return columns, memory
+
+    def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
+        """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""
+
+    def learning_state(self) -> dict[str, Any]:
+        """What only the learner has, as tensors and plain values."""
+        return {}
+
+    def updated(self, model: ActorCritic, updates: int) -> None:
+        """The model has made so many updates: the learner calls it after each. Nothing follows, here."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """What the loss aims at, without gradient, by name; it finds them in ``batch.targets``.

@@ -14,6 +14,8 @@ __all__ = ["DATA_PATHS", "DataPath", "data_path"]
 
 DATA_PATHS = {
     "segments": "penstock.engine.paths.segments:SegmentPath",
+    "circular": "penstock.engine.paths.circular:CircularPath",
+    "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
+    from penstock.experience.layout import RunShape
     from penstock.experience.requests import Pending
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
@@ -113,13 +114,13 @@ class DataPath:
     # -- the start of a run ------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, algorithm: Any, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
         """Make the data path of a run, or go on with what is saved of it.
 
         Parameters
         ----------
-        algorithm
-            Whose run it is.
+        algorithm, shape
+            Whose run it is, and the run's numbers.
         start
             Where the run starts.
         saved

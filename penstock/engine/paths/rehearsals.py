@@ -16,6 +16,7 @@ from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.roles.specs import begin_on
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
+from penstock.experience.segment_store import segments_in
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_
 
@@ -23,7 +24,10 @@ HALF_WAY = 0.5  # of total_steps: where schedules stand
 
 
 class SegmentRehearsal:
-    """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever."""
+    """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever.
+
+    Where a batch is a mix, its replayed segments are copies of fresh ones.
+    """
 
     def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int) -> None:
         config = algorithm.config
@@ -34,13 +38,16 @@ class SegmentRehearsal:
         for group in self._optimizer.param_groups:
             group["lr"] = 0.0
         self._generator = torch.Generator().manual_seed(config.seed)
+        num_fresh = min(num_segments, arena.shape.segments_per_batch)
         self._reader = BatchReader(
             arena, num_segments, device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
-            burn_in=config.burn_in,
+            burn_in=config.burn_in, num_replayed=num_segments - num_fresh,
         )  # fmt: skip
-        self._batch, _ = self._reader.read(np.arange(num_segments), 0, HALF_WAY)
-        self._steps = self._batch.learn.sum().item()
+        others = np.arange(num_fresh, num_segments) % arena.shape.num_slots
+        copies = [segments_in(arena, others)] if len(others) else []
+        self._batch, _ = self._reader.read(np.arange(num_fresh), 0, HALF_WAY, copies)
+        self._steps = self._batch.learn[:, :num_fresh].sum().item()
 
     def do(self) -> float:
         """Learn once; return how many steps of the run that is for."""

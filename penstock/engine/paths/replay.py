@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
+    from penstock.experience.layout import RunShape
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
@@ -56,7 +57,7 @@ class ReplayPath(DataPath):
         return TransitionRehearsal(arena, algorithm)
 
     @classmethod
-    def open(cls, algorithm: Any, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
         """Make the replay buffer, or go on with what is saved of it.
 
         Raises

@@ -11,12 +11,13 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.weights import MakeWeights, through_block
-from penstock.engine.messages import ContentsSaved, Note, Save, Tell
+from penstock.engine.messages import Save, Tell
+from penstock.engine.paths.contents import save_contents
 from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionBatch, TransitionReader
-from penstock.replay import Prioritized, ReplayFileError
+from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
 STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
@@ -128,12 +129,7 @@ class ReplayLearner(Learner):
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
         super()._save(command)
         if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
-            error: Exception | None = None
-            try:
-                self._replay.buffer.save(self._replay.saved_at, report=lambda text: self._report(Note(text)))
-            except (OSError, ReplayFileError) as problem:
-                error = problem
-            self._report(ContentsSaved(command.number, error))
+            save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
     def _weights_set(self) -> None:
         self._algorithm.restart_target(self._model)

@@ -51,14 +51,17 @@ class SegmentLearner(Learner):
         self._optimizer = algorithm.build_optimizer(self._model)
         if learning is not None:
             go_on(self._optimizer, learning["optimizer"])
+        algorithm.begin(self._model, learning)
         self._reader = BatchReader(
             arena, config.segments_per_batch, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip,
             max_policy_lag=config.max_policy_lag if isinstance(config, AsynchronousConfig) else None,
-            burn_in=config.burn_in, note=lambda text: report(Note(text)),
+            burn_in=config.burn_in, num_replayed=config.segments_per_batch - arena.shape.segments_per_batch,
+            note=lambda text: report(Note(text)),
         )  # fmt: skip
         self._generator = torch.Generator().manual_seed(config.seed)
-        self._held = np.empty(0, np.int64)
+        self._held = np.empty(0, np.int64)  # full slots in hand
+        self._slots = np.empty(0, np.int64)  # of the last batch
         self._masked = 0
         self._lag = torch.empty(0)
 
@@ -70,34 +73,49 @@ class SegmentLearner(Learner):
             return False
         self._clock.switch("gather")
         self._collect()
-        size = self._config.segments_per_batch
-        if len(self._held) < size:
+        began = time.monotonic_ns()
+        batch = self._next_batch()
+        if batch is None:
             self._clock.switch("wait for data")
             return False
-        began = time.monotonic_ns()
-        slots, self._held = self._held[:size], self._held[size:]
-        if self._algorithm.synchronous:
-            slots = slots[np.argsort(self._arena.lane_of(slots))]
-        batch, lag = self._reader.read(slots, self._version, self._steps / self._config.total_steps)
-        if not self._algorithm.synchronous:
-            self._arena.release(slots)
         self._clock.switch("learn")
-        learned = int(batch.learn.sum())
-        metrics = self.learn(batch) if learned else {}
-        self._steps += learned
-        self._masked += len(lag) - learned
-        self._lag = lag
+        has_something = bool(batch.learn.any())
+        metrics = self.learn(batch) if has_something else {}
+        self._count(batch)
         self._publish()
         if self._algorithm.synchronous:
-            self._arena.release(slots)
-        if self._heeds_time and learned:  # to gather what is too old to be learned from tells nothing of the pace
+            self._arena.release(self._slots)
+        if self._heeds_time and has_something:  # to gather what is too old to be learned from tells nothing of the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._owe(metrics)
         return True
 
+    def _next_batch(self) -> Batch | None:
+        """Gather what is to be learned from next; None while there is not enough."""
+        size = self._arena.shape.segments_per_batch
+        if len(self._held) < size:
+            return None
+        self._slots, self._held = self._held[:size], self._held[size:]
+        if self._algorithm.synchronous:
+            self._slots = self._slots[np.argsort(self._arena.lane_of(self._slots))]
+        batch, self._lag = self._read(self._slots)
+        if not self._algorithm.synchronous:
+            self._arena.release(self._slots)
+        return batch
+
+    def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
+        """Gather a batch with these fresh segments; return the policy lag of their steps, too."""
+        return self._reader.read(slots, self._version, self._steps / self._config.total_steps)
+
+    def _count(self, batch: Batch) -> None:
+        """Note that a batch was learned from: its fresh steps are steps of the run."""
+        learned = int((batch.learn[:, ~batch.replayed] > 0).sum())
+        self._steps += learned
+        self._masked += len(self._lag) - learned
+
     def learning_state(self) -> dict[str, Any]:
-        """The optimiser's state."""
-        return {"optimizer": self._optimizer.state_dict()}
+        """The optimiser's state, and the algorithm's own."""
+        return {"optimizer": self._optimizer.state_dict(), **self._algorithm.learning_state()}
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -143,6 +161,13 @@ class SegmentLearner(Learner):
             self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
             begin=self._begin_update, updated=self._updated, skipped=self._skip,
         )  # fmt: skip
+
+    def _updated(self) -> None:
+        super()._updated()
+        self._algorithm.updated(self._model, self._updates)
+
+    def _weights_set(self) -> None:
+        self._algorithm.begin(self._model)
 
     def _begin_update(self) -> None:
         if not self._algorithm.synchronous:

@@ -32,7 +32,7 @@ class SegmentPath(DataPath):
         return {
             "segment_length": config.segment_length,
             "slots_per_lane": _slots_per_lane(algorithm),
-            "segments_per_batch": config.segments_per_batch,
+            "segments_per_batch": config.fresh_per_batch,
         }
 
     @classmethod
@@ -84,7 +84,7 @@ def _slots_per_lane(algorithm: Any) -> int:
     config = algorithm.config
     if not algorithm.synchronous:
         lanes_of_others = config.num_lanes - config.num_envs_per_worker or config.num_lanes
-        return 1 + math.ceil(config.segments_per_batch / lanes_of_others)
+        return 1 + math.ceil(config.fresh_per_batch / lanes_of_others)
     if config.segments_per_batch != config.num_lanes:
         raise ConfigError(
             f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="

@@ -1,0 +1,62 @@
+"""CLEAR: V-trace with replay and behaviour cloning, against forgetting (Rolnick et al. 2019, arXiv:1811.11682)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.impala import IMPALA, IMPALAConfig
+from penstock.config import Config, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic, Distribution, recorded_distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLEARConfig(IMPALAConfig):
+    """CLEAR: half of each batch is a sample of all that was ever lived through, and is cloned as well as learned."""
+
+    replay: tuple[str, ...] = ("queue:1/2", "reservoir:1/2,capacity=2000")
+    """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+    queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
+    policy_cloning_coef: float = 0.01
+    """Weight of KL(mu || pi) on replayed steps, mu being the policy that acted."""
+    value_cloning_coef: float = 0.005
+    """Weight of the squared difference to the value expected then, on replayed steps."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("policy_cloning_coef", "value_cloning_coef"):
+            require(0.0 <= getattr(self, name) < math.inf, name, getattr(self, name), "a finite number, 0 or more")
+
+
+class CLEAR(IMPALA):
+    """IMPALA whose policy and values stay near to what they were, where they were: on replayed experience."""
+
+    Config: ClassVar[type[Config]] = CLEARConfig
+    config: CLEARConfig
+    records = ("logits", "value")
+
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """V-trace's targets, and the value that was expected when the step was taken."""
+        expected = model.normalize_return(batch.records["value"])
+        return super().targets(model, batch, policy, values) | {"expected": expected}
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = L_vtrace + 0.01 sum KL(mu || pi) + 0.005 sum (V - V_mu)^2``, the sums over replayed steps alone."""
+        c, reduce, replayed = self.config, REDUCTIONS[self.config.reduction], batch.learn * batch.replayed
+        loss, metrics = super().loss(batch, policy, value)
+        behaviour: Any = recorded_distribution(self.action, batch.records["logits"])
+        policy_distance = behaviour.kl(policy)
+        value_distance = (value - batch.targets["expected"]).square()
+        loss = loss + c.policy_cloning_coef * reduce(policy_distance, replayed)
+        loss = loss + c.value_cloning_coef * reduce(value_distance, replayed)
+        return loss, metrics | {
+            "policy_cloning": masked_mean(policy_distance, replayed),
+            "value_cloning": masked_mean(value_distance, replayed),
+        }

@@ -1,0 +1,156 @@
+"""IMPACT: asynchronous PPO with a target network and batches used again (Luo et al. 2020, arXiv:1912.00167)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.losses import (
+    clip_fraction,
+    clipped_surrogate,
+    log_importance_ratio,
+    masked_mean,
+    normalize_advantage,
+    value_error,
+)
+from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import AsynchronousConfig, Config, Scheduled, require
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic, Distribution, recorded_distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMPACTConfig(AsynchronousConfig):
+    """IMPACT: the learner never waits: while no new batch is there it learns from one that it has used before."""
+
+    learning_rate: Scheduled = 2e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
+    entropy_coef: Scheduled = 0.003
+    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
+    num_batches: int = 4
+    """Batches that the circular buffer holds (N); a new one replaces the oldest."""
+    batch_uses: int = 2
+    """How often each batch may be learned from (K)."""
+    target_period: int = 8
+    """Updates between two copies of the network to the target network; published is N * K."""
+    rho_target: float = 2.0
+    """Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network."""
+    clip_range: float = 0.2
+    """The surrogate's ratio counts within [1 - clip_range, 1 + clip_range]."""
+    gae_lambda: float = 0.95
+    """Weight of longer returns in V-trace's targets."""
+    rho_bar: float = 1.0
+    """V-trace: cut of the ratio pi_target / mu in the temporal difference."""
+    c_bar: float = 1.0
+    """V-trace: cut of the ratio in the trace."""
+    kl_coef: float = 0.0
+    """Weight of KL(pi_target || pi)."""
+    normalize_advantages: bool = True
+    """Advantages have mean 0 and standard deviation 1 in each update."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("num_batches", "batch_uses", "target_period"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        for name in ("clip_range", "rho_target"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
+        require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
+        require(0.0 <= self.kl_coef < math.inf, "kl_coef", self.kl_coef, "a finite number, 0 or more")
+
+
+class IMPACT(SegmentAlgorithm):
+    """The clipped objective around a target policy, which V-trace corrects for, from batches used several times.
+
+    Attributes
+    ----------
+    target
+        The target network, in the learner alone.
+    """
+
+    Config: ClassVar[type[Config]] = IMPACTConfig
+    config: IMPACTConfig
+    data_path = "circular"
+
+    target: ActorCritic
+
+    def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
+        """Make the target network: the model, or the one of a run that goes on."""
+        self.target = self.build_model().to(next(model.parameters()).device).requires_grad_(False)
+        self.target.load_state_dict(model.state_dict() if learning is None else learning["target"])
+        self.target.input = model.input  # one normalisation of observations for both
+
+    def learning_state(self) -> dict[str, Any]:
+        """The target network."""
+        return {"target": self.target.state_dict()}
+
+    def updated(self, model: ActorCritic, updates: int) -> None:
+        """Copy the model to the target network now and then."""
+        if updates % self.config.target_period == 0:
+            self.target.load_state_dict(model.state_dict())
+
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """V-trace's targets of the target policy, from the newest values; and what the target policy is."""
+        c = self.config
+        target_policy, _ = self.target.evaluate(batch.obs[:-1], batch.first[:-1], batch.memory)
+        log_prob = target_policy.log_prob(batch.action)
+        target, advantage = vtrace(
+            batch.reward, model.denormalize_value(values), batch.terminated, batch.truncated,
+            log_importance_ratio(log_prob, batch.log_prob),
+            gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, valid=batch.valid,
+        )  # fmt: skip
+        return {
+            "advantage": model.normalize_difference(advantage),
+            "return": model.normalize_return(target),
+            "log_prob": log_prob,
+            "parameters": target_policy.flat,
+        }
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = -J_clip + c_v L_v - c_e H + c_kl KL``, its ratio ``min(mu / pi_target, rho) pi / mu`` (equation 3)."""
+        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
+        ratio = surrogate_ratio(policy.log_prob(batch.action), batch.targets["log_prob"], batch.log_prob, c.rho_target)
+        bounds = (1.0 - c.clip_range, 1.0 + c.clip_range)
+        if c.normalize_advantages:
+            advantage = normalize_advantage(advantage, learn)
+        objective = clipped_surrogate(ratio, advantage, *bounds)
+
+        policy_loss = -masked_mean(objective, learn)
+        value_loss = masked_mean(value_error(value, target), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "clip_fraction": clip_fraction(ratio, learn, *bounds),
+            "explained_variance": explained_variance(value, target, learn.bool()),
+        }
+        if c.kl_coef:
+            target_policy: Any = recorded_distribution(self.action, batch.targets["parameters"])
+            metrics["target_kl"] = masked_mean(target_policy.kl(policy), learn)
+            loss = loss + c.kl_coef * metrics["target_kl"]
+        return loss, metrics
+
+
+def surrogate_ratio(log_prob: Tensor, target_log_prob: Tensor, behaviour_log_prob: Tensor, rho: float) -> Tensor:
+    """``min(mu / pi_target, rho) pi / mu``, which is ``pi / max(pi_target, mu / rho)``, of each step (section 3.2).
+
+    Parameters
+    ----------
+    log_prob, target_log_prob, behaviour_log_prob
+        Of the action, under the policy learned, the target policy and the one that acted.
+    rho
+        Cut of ``mu / pi_target``.
+    """
+    base = torch.maximum(target_log_prob, behaviour_log_prob - math.log(rho))
+    return log_importance_ratio(log_prob, base).exp()

@@ -1,0 +1,87 @@
+"""LASER: V-trace from replay, with a trust region for states (Schmitt et al. 2020, arXiv:1909.11583)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean, value_error
+from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.impala import IMPALA, IMPALAConfig
+from penstock.config import Config, require
+from penstock.envs.spaces import ActionKind
+from penstock.experience.batch import Batch
+from penstock.nn import ActorCritic, Distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class LASERConfig(IMPALAConfig):
+    """LASER: most of each batch is replayed; states where the policy has become too different are left out."""
+
+    replay: tuple[str, ...] = ("queue:1/4", "uniform:3/4,capacity=2000")
+    """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+    queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
+    trust_region: float = 0.3
+    """States of a larger KL(pi || implied policy), in nats, are not learned from; traces end there."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.trust_region > 0, "trust_region", self.trust_region, "more than 0")
+
+
+class LASER(IMPALA):
+    """IMPALA on replayed experience, as far as V-trace's own policy is near enough to the one that is learned.
+
+    V-trace with cut ratios learns the value of an implied policy between mu and pi. Where that is far from pi its
+    targets mislead. The test is of the state alone, never of the action taken, which would bias it (section 4).
+    """
+
+    Config: ClassVar[type[Config]] = LASERConfig
+    config: LASERConfig
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)  # the implied policy is a sum over all actions
+    records = ("logits",)
+
+    def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
+        """V-trace's targets between relevant states."""
+        behaviour = torch.log_softmax(batch.records["logits"], -1)
+        divergence = implied_divergence(torch.log_softmax(policy.flat, -1), behaviour, self.config.rho_bar)
+        relevant = divergence < self.config.trust_region
+        return self.vtrace(model, batch, policy, values, relevant) | {"relevant": relevant}
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""
+        c, reduce, target = self.config, REDUCTIONS[self.config.reduction], batch.targets["return"]
+        relevant = batch.learn * batch.targets["relevant"]
+        fresh = batch.learn * ~batch.replayed
+
+        policy_loss = -reduce(policy.log_prob(batch.action) * batch.targets["advantage"], relevant)
+        value_loss = reduce(value_error(value, target), relevant)
+        entropy = reduce(policy.entropy(), fresh)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": masked_mean(policy.entropy(), fresh),
+            "ratio": masked_mean(batch.targets["log_ratio"].exp(), relevant),
+            "irrelevant": masked_mean((~batch.targets["relevant"]).float(), batch.learn),
+            "explained_variance": explained_variance(value, target, relevant.bool()),
+        }
+
+
+def implied_divergence(log_pi: Tensor, log_mu: Tensor, rho_bar: float) -> Tensor:
+    """``KL(pi || pi_mu)`` of each state, in nats, with ``pi_mu(a) = min(rho_bar mu(a), pi(a)) / sum`` (equation 4).
+
+    Parameters
+    ----------
+    log_pi, log_mu
+        Log-probabilities of all actions under the policy learned and the one that acted, float32 ``[..., A]``.
+    rho_bar
+        V-trace's cut of the ratio.
+    """
+    log_implied = torch.log_softmax(torch.minimum(log_mu + torch.as_tensor(rho_bar).log(), log_pi), -1)
+    return (log_pi.exp() * (log_pi - log_implied)).sum(-1)

@@ -1,0 +1,33 @@
+"""Fresh segments in batches that are used several times: the learner keeps the newest in a circular buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.paths.segments import SegmentPath
+
+if TYPE_CHECKING:
+    from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.messages import Tell
+    from penstock.engine.roles.learner import Learner, LearnerState
+    from penstock.experience.arena import ExperienceArena
+
+
+@dataclass(frozen=True)
+class CircularPath(SegmentPath):
+    """Segments that are handed over to the learner, which may use a batch of them again."""
+
+    def learner(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Tell,
+        weights: MakeWeights,
+    ) -> Learner:
+        """Take full slots into a circular buffer of batches."""
+        from penstock.engine.paths.circular_learner import CircularLearner
+
+        return CircularLearner(algorithm, arena, state, learning, report, weights)

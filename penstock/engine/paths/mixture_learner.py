@@ -1,0 +1,105 @@
+"""The learner of mixed batches: fresh segments, each once, and replayed ones drawn from their stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.acting.weights import MakeWeights
+from penstock.engine.messages import Save, Tell
+from penstock.engine.paths.contents import save_contents
+from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.engine.roles.learner import LearnerState
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.batch import Batch
+from penstock.experience.segment_store import Segments
+from penstock.runs.store import CheckpointStore
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.mixture import MixturePath
+
+
+class MixtureLearner(SegmentLearner):
+    """Puts fresh and replayed segments into each batch, by their sources' shares.
+
+    Learning starts when each source holds its least number of segments. Until then fresh ones only fill the stores:
+    their steps count, since they are learned from later.
+
+    Parameters
+    ----------
+    algorithm, arena, state, learning, report, weights
+        As for `SegmentLearner`.
+    path
+        The run's data path, with the stores.
+    """
+
+    def __init__(
+        self,
+        algorithm: SegmentAlgorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Tell,
+        weights: MakeWeights,
+        path: MixturePath,
+    ) -> None:
+        super().__init__(algorithm, arena, state, learning, report, weights)
+        self._path = path
+        self._stores = path.stores
+        self._is_filling = True
+        self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
+        self._ages = dict.fromkeys(self._drawn, 0.0)
+        self._segments: list[Segments] = []  # replayed ones of the last batch, by store
+
+    def _collect(self) -> None:
+        """Take hold of full slots; while stores fill, give them back at once."""
+        super()._collect()
+        self._is_filling = self._is_filling and not all(store.is_ready for store in self._stores)
+        if self._is_filling and len(self._held):
+            self._steps += self._valid_steps_in(self._held)
+            self._arena.release(self._held)
+            self._held = self._held[:0]
+            self._owe({})
+
+    def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
+        self._segments = drawn = [store.buffer.sample(store.count) for store in self._stores]
+        for store, segments in zip(self._stores, drawn, strict=True):
+            kind = store.source.kind
+            self._drawn[kind] += store.count
+            ages = self._version - segments["version"][:, :-1]
+            self._ages[kind] = float(ages[segments["valid"][:, :-1]].mean())
+        return self._reader.read(slots, self._version, self._steps / self._config.total_steps, drawn)
+
+    def _count(self, batch: Batch) -> None:
+        """Besides, give segments that are drawn by priority new ones: the mean of their advantages' magnitudes."""
+        super()._count(batch)
+        end = self._arena.shape.segments_per_batch
+        for store, segments in zip(self._stores, self._segments, strict=True):
+            begin, end = end, end + store.count
+            if store.source.kind == "prioritized" and "advantage" in batch.targets:
+                learn = (batch.learn[:, begin:end] > 0).float()
+                error = (batch.targets["advantage"][:, begin:end].abs() * learn).sum(0) / learn.sum(0).clamp(min=1.0)
+                store.buffer.update_priorities(segments["ids"], error.nan_to_num().cpu().numpy())
+
+    def _save(self, command: Save) -> None:
+        super()._save(command)
+        saved_at = self._path.saved_at
+        if isinstance(command.destination, CheckpointStore) and saved_at is not None:
+            buffers = {saved_at / store.source.kind: store.buffer for store in self._stores}
+            save_contents(buffers, command, self._report)
+
+    def experience(self) -> dict[str, float]:
+        """Beside the fresh segments' policy lag: what each source holds, how old it is, and how often it is used."""
+        found = super().experience()
+        for store in self._stores:
+            kind, buffer = store.source.kind, store.buffer
+            found |= {
+                f"replay/{kind}/share": float(store.source.share),
+                f"replay/{kind}/segments": len(buffer),
+                f"replay/{kind}/age": self._ages[kind],
+                f"replay/{kind}/uses": self._drawn[kind] / max(1, buffer.num_added),
+            }
+        return found
