@@ -45,7 +45,8 @@ class Source:
     capacity
         Segments that are kept.
     min_size
-        Segments that must lie there before learning starts; None: a tenth of the capacity, and a batch's share at least.
+        Segments that must lie there before learning starts; None: a tenth of the capacity, and at least what a batch
+        takes.
     disk
         Directory of a file that holds them; None: memory.
     alpha, beta

@@ -14,7 +14,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import Column, RunShape, row_name
 from penstock.experience.run_replay import SHARED_FROM
 from penstock.experience.segments import SegmentWriter
-from penstock.replay import Field, Prioritized, ReplayBuffer, Reservoir, Uniform
+from penstock.replay import Elite, Field, Prioritized, ReplayBuffer, Reservoir, Uniform
 from penstock.replay.settings import Sampler
 
 FRAMES_SPARE = 1.05  # frames kept for each distinct one of full rows: the ends of episodes bring a few more
@@ -66,12 +66,15 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
     sampler: Sampler = Uniform()
     if source.kind == "reservoir":
         sampler = Reservoir()
+    elif source.insertion == "elite":
+        sampler = Elite(source.insertion_group)
     elif source.kind == "prioritized":
         sampler = Prioritized(source.alpha, source.beta, normalize="batch")
     rows = shape.rows_per_slot
     is_stacked = shape.observation.is_stacked
+    keeps_newest = isinstance(sampler, Uniform | Prioritized)
     fields = {
-        row_name(column.name): _field(column, rows, source.kind, is_stacked=is_stacked)
+        row_name(column.name): _field(column, rows, is_stacked=is_stacked, keeps_newest=keeps_newest)
         for column in shape.step_columns()
     }
     fields["lane"] = Field((), "int64")
@@ -126,13 +129,13 @@ def _shapes(buffer: ReplayBuffer) -> dict[str, tuple[int, ...]]:
     return {name: buffer.allocate(1)[name].shape[1:] for name in buffer.fields}
 
 
-def _field(column: Column, rows: int, kind: str, *, is_stacked: bool) -> Field:
+def _field(column: Column, rows: int, *, is_stacked: bool, keeps_newest: bool) -> Field:
     """A field that holds a column of a segment. Large observations lie in memory once, stacks of them frame by frame.
 
-    Not so in a reservoir, which keeps segments that frames of the newest would not outlast.
+    Not so where other segments than the newest are kept: the frames, of which the newest are, would not last as long.
     """
     shape, dtype = column.shape, column.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
-    if column.name != "obs" or not is_large or kind == "reservoir":
+    if column.name != "obs" or not is_large or not keeps_newest:
         return Field((rows, *shape), dtype)
     return Field((rows * shape[0], *shape[1:]) if is_stacked else (rows, *shape), dtype, stack=0)

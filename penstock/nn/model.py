@@ -6,7 +6,7 @@ import difflib
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,27 @@ class NetworkConfig:
             raise ValueError(f"initial_log_std={self.initial_log_std} is not legal: it must lie in [{low}, {high}]")
 
 
+class Observed(NamedTuple):
+    """What an :class:`ActorCritic` makes of one row of each of N lanes.
+
+    Attributes
+    ----------
+    distribution
+        Of the actions.
+    value
+        In the space of the head, float32 ``[N]``.
+    features
+        What the policy's head sees, float32 ``[N, F]``.
+    state
+        Memory after the rows, float32 ``[N, S]``.
+    """
+
+    distribution: Distribution
+    value: Tensor
+    features: Tensor
+    state: Tensor
+
+
 class ActorCritic(PolicyNetwork):
     """Policy and value function over one encoder or two, with an optional memory core behind a shared one.
 
@@ -109,6 +130,8 @@ class ActorCritic(PolicyNetwork):
     ----------
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
+    num_features : int
+        Width ``F`` of what the policy's head sees.
     """
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
@@ -131,6 +154,7 @@ class ActorCritic(PolicyNetwork):
         self.state_size = 0 if self.memory is None else self.memory.state_size
         num_features = num_features if self.memory is None else self.memory.size
 
+        self.num_features = num_features
         num_numbers = action.num_numbers
         num_outputs = sum(action.choices) + num_numbers
         self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
@@ -148,8 +172,8 @@ class ActorCritic(PolicyNetwork):
                 features, state = self.memory.step(features, first, state)
             return self._distribution(features, observation), state
 
-    def act_and_value(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor, Tensor]:
-        """Choose how to act as `act` does, and value the rows, in the space of the head, float32 ``[N]``, besides."""
+    def observe(self, observation: Tensor, first: Tensor, state: Tensor) -> Observed:
+        """Choose how to act as `act` does, and say what the network makes of the rows besides."""
         x = self.input(observation)
         features = self.encoder(x)
         value_features = None if self.value_encoder is None else self.value_encoder(x)
@@ -158,7 +182,17 @@ class ActorCritic(PolicyNetwork):
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
             value = self.value_head(features if value_features is None else value_features.float()).squeeze(-1)
-            return self._distribution(features, observation), value, state
+            return Observed(self._distribution(features, observation), value, features, state)
+
+    def features(self, observation: Tensor, first: Tensor, state: Tensor) -> Tensor:
+        """What the policy's head sees of segments, float32 ``[T, B, F]``; parameters as for `evaluate`."""
+        leading = observation.shape[: observation.ndim - self.observation_ndim]
+        features = self.encoder(self.input(observation.flatten(0, len(leading) - 1)))
+        with without_autocast(features.device):
+            features = features.float().unflatten(0, leading)
+            if self.memory is not None:
+                features, _ = self.memory.unroll(features, first, state, self.burn_in)
+            return features
 
     def evaluate(
         self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None

@@ -15,11 +15,12 @@ from penstock.replay.files import ReplayFileError
 from penstock.replay.hindsight import Hindsight
 from penstock.replay.laber import LaBER
 from penstock.replay.limiter import RateLimiter
-from penstock.replay.settings import Field, NStep, Prioritized, Reservoir, Reverse, Sequences, Uniform
+from penstock.replay.settings import Elite, Field, NStep, Prioritized, Reservoir, Reverse, Sequences, Uniform
 from penstock.replay.stats import Stats
 from penstock.replay.writer import Writer
 
 __all__ = [
+    "Elite",
     "Field",
     "Hindsight",
     "LaBER",

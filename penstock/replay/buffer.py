@@ -254,10 +254,11 @@ class ReplayBuffer:
         KeyError
             If one of the rows has been overwritten, or a name is that of no field.
         TypeError
-            For a ``Reservoir``, which does not know where a row went.
+            For a ``Reservoir`` and an ``Elite`` buffer, which do not know where a row went.
         """
-        if self._plan.reservoir:
-            raise TypeError("get() needs rows that lie in order, but this buffer is a reservoir")
+        if self._plan.reservoir or self._plan.group:
+            kept = "a reservoir" if self._plan.reservoir else "one of the elite"
+            raise TypeError(f"get() needs rows that lie in order, but this buffer is {kept}")
         numbers = np.asarray(ids)
         if numbers.dtype.kind not in "iu" and numbers.size:
             raise TypeError(f"ids must be whole numbers, found {numbers.dtype}")
@@ -312,6 +313,61 @@ class ReplayBuffer:
         """These rows, less those overwritten meanwhile."""
         batch, unread = self._core.gather(rows, ids)
         return {name: np.delete(array, unread, axis=0) for name, array in batch.items()} if len(unread) else batch
+
+    # ---- choosing among rows
+
+    def live(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where rows lie now, and their ids, oldest first: int64 ``[len]`` both."""
+        rows, ids, _ = self._core.live()
+        return rows, ids
+
+    def read(
+        self, rows: NDArray[np.int64], ids: NDArray[np.int64], fields: tuple[str, ...] | None = None
+    ) -> tuple[Batch, NDArray[np.bool_]]:
+        """What lies in these rows, as `live` gave them.
+
+        Parameters
+        ----------
+        rows, ids : int64 [n]
+        fields : tuple of str or None
+            As for `get`.
+
+        Returns
+        -------
+        batch : dict of str to ndarray
+        is_there : bool [n]
+            False for rows that have been overwritten since; what the batch holds of them means nothing.
+        """
+        batch, unread = self._core.gather(rows, ids, fields=fields)
+        is_there = np.ones(len(rows), bool)
+        is_there[unread] = False
+        return batch, is_there
+
+    def update_scores(
+        self, rows: NDArray[np.int64], ids: NDArray[np.int64], scores: NDArray[np.float32]
+    ) -> int:
+        """Say how little rows are wanted, of an ``Elite`` buffer.
+
+        Parameters
+        ----------
+        rows, ids : int64 [n]
+            As `live` gave them.
+        scores : float32 [n]
+            The larger, the sooner the row is replaced.
+
+        Returns
+        -------
+        int
+            How many were dropped because their row has been overwritten.
+
+        Raises
+        ------
+        TypeError
+            If the buffer keeps no scores.
+        """
+        if not self._plan.group:
+            raise TypeError("update_scores() needs a buffer with scores: make it with sampler=Elite()")
+        return self._core.update_scores(rows, ids, np.ascontiguousarray(scores, np.float32))
 
     # ---- priorities
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.replay.settings import (
+    Elite,
     Field,
     NStep,
     Prioritized,
@@ -60,6 +61,7 @@ class Plan:
     length: int
     period: int
     reservoir: bool
+    group: int
     prioritized: bool
     alpha: float
     eps: float
@@ -151,6 +153,7 @@ def make_plan(
         length=length,
         period=int(sequences.period) if sequences else 0,
         reservoir=isinstance(sampler, Reservoir),
+        group=int(sampler.group) if isinstance(sampler, Elite) else 0,
         prioritized=isinstance(sampler, Prioritized),
         alpha=float(sampler.alpha) if isinstance(sampler, Prioritized) else 0.0,
         eps=float(sampler.eps) if isinstance(sampler, Prioritized) else 0.0,

@@ -127,7 +127,18 @@ class Reservoir:
     """Keep a uniform sample of all rows ever added (Vitter 1985), instead of the newest; sample it uniformly."""
 
 
-Sampler = Uniform | Prioritized | Reverse | Reservoir
+@dataclass(frozen=True)
+class Elite:
+    """Keep the rows of low score, instead of the newest; sample all uniformly.
+
+    Once the buffer is full a new row replaces the one of the largest score among `group` that are drawn at random. A
+    row's score is 0 until `ReplayBuffer.update_scores` gives it another.
+    """
+
+    group: int = 20
+
+
+Sampler = Uniform | Prioritized | Reverse | Reservoir | Elite
 
 
 def check_settings(
@@ -149,7 +160,10 @@ def check_settings(
     if not _is_whole(capacity) or not 1 <= capacity < 2**40:
         raise ValueError(f"capacity={capacity!r} is not legal: give a whole number of rows, 1 or more")
     if not isinstance(sampler, Sampler):
-        raise TypeError(f"sampler={sampler!r} is not legal: give Uniform(), Prioritized(), Reverse() or Reservoir()")
+        raise TypeError(
+            f"sampler={sampler!r} is not legal: give Uniform(), Prioritized(), Reverse(), Reservoir() "
+            "or Elite()"
+        )
     if not isinstance(n_step, NStep | None):
         raise TypeError(f"n_step={n_step!r} is not legal: give NStep(steps, gamma) or None")
     if not isinstance(sequences, Sequences | None):
@@ -166,6 +180,8 @@ def check_settings(
         _check_field(name, field, fields, sequences)
     if isinstance(sampler, Prioritized):
         _check_prioritized(sampler)
+    if isinstance(sampler, Elite) and not _is_count(sampler.group):
+        raise ValueError(f"Elite(group={sampler.group!r}) is not legal: give a whole number, 1 or more")
     if isinstance(sampler, Reverse) and not _is_count(sampler.stride):
         raise ValueError(f"Reverse(stride={sampler.stride!r}) is not legal: give a whole number, 1 or more")
     if n_step is not None:

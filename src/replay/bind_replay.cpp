@@ -54,6 +54,7 @@ Schema schema_of(nb::handle plan) {
   schema.length = get<size_t>(plan, "length");
   schema.period = get<size_t>(plan, "period");
   schema.reservoir = get<bool>(plan, "reservoir");
+  schema.group = get<size_t>(plan, "group");
   return schema;
 }
 
@@ -201,6 +202,29 @@ nb::tuple gather_rows(ReplayCore& core, nb::handle row_array, nb::handle id_arra
   return nb::make_tuple(out.take(), new_array<int64_t>(unread));
 }
 
+// Sets the scores of rows that still hold these ids; returns how many do not.
+size_t update_scores(ReplayCore& core, nb::handle row_array, nb::handle id_array, nb::handle score_array) {
+  const ArrayView row_view(row_array, "rows");
+  const ArrayView id_view(id_array, "ids");
+  const ArrayView score_view(score_array, "scores");
+  const auto rows = row_view.int64s();
+  const auto ids = id_view.int64s();
+  if (score_view.letter() != 'f' || rows.size() != ids.size() || score_view.nbytes() != 4 * rows.size()) {
+    throw nb::value_error("rows, ids and scores must be int64, int64 and float32, one of each for each row");
+  }
+  const auto* scores = reinterpret_cast<const float*>(score_view.bytes());
+  size_t gone = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<uint64_t>(rows[i]);
+    if (row < core.buffer.rows().capacity() && core.buffer.rows().committed(row) == static_cast<uint64_t>(ids[i])) {
+      core.buffer.set_score(row, scores[i]);
+    } else {
+      ++gone;
+    }
+  }
+  return gone;
+}
+
 nb::dict allocate(ReplayCore& core, int64_t rows) {
   BatchOut out(core, checked(rows), nb::none());
   out.add("ids", {}, dtype("int64"));
@@ -307,6 +331,7 @@ void bind_replay(nb::module_& module) {
            nb::arg("fields").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"))
       .def("live", &live)
+      .def("update_scores", &update_scores, nb::arg("rows"), nb::arg("ids"), nb::arg("scores"))
       .def("await_rows", &await_rows, nb::arg("timeout").none())
       .def("clear", [](ReplayCore& core) { core.buffer.clear(); })
       .def("counts", &counts)

@@ -32,6 +32,7 @@ class Buffer {
     add(capacity, schema.record_nbytes);
     for (const FrameStorePlan& frames : schema.frame_stores) add(frames.capacity, frames.frame_nbytes);
     if (prioritized) at.control += Priorities::nbytes(capacity);
+    if (schema.group > 0) at.control += scores_nbytes(capacity);
     return at;
   }
 
@@ -54,6 +55,10 @@ class Buffer {
   RowStore& frames(size_t store) { return stores_[store + 1]; }
   std::vector<RowStore>& stores() { return stores_; }
   Priorities* priorities() { return priorities_ ? &*priorities_ : nullptr; }
+
+  // How little a row is wanted, where the schema has a group: written by readers, and 0 by who writes the row.
+  float score(size_t row) const { return scores_[row].load(std::memory_order_relaxed); }
+  void set_score(size_t row, float score) { scores_[row].store(score, std::memory_order_relaxed); }
 
   // Rows that may hold something: all from the first one on.
   size_t rows_used() {
@@ -116,14 +121,21 @@ class Buffer {
     if (priorities) {
       priorities_.emplace(is_new ? Priorities::create(control, at.control, capacity, priorities->alpha, priorities->eps)
                                  : Priorities::attach(control, at.control));
+      at.control += Priorities::nbytes(capacity);
+    }
+    if (schema_.group > 0) {
+      scores_ = reinterpret_cast<std::atomic<float>*>(region(control, at.control, scores_nbytes(capacity), kName));
     }
   }
+
+  static size_t scores_nbytes(size_t capacity) { return whole_lines(capacity * sizeof(std::atomic<float>)); }
 
   Header* header_;
   Schema schema_;
   std::optional<Writers> writers_;
   std::vector<RowStore> stores_;  // the rows, then the frame stores
   std::optional<Priorities> priorities_;
+  std::atomic<float>* scores_ = nullptr;  // of each row; zeros at first
 };
 
 }  // namespace penstock

@@ -45,7 +45,10 @@ struct Schema {
   size_t length;           // steps of a sequence; 0: rows are single steps
   size_t period;           // steps from the start of one sequence to the next
   bool reservoir;          // keep a uniform sample of all rows ever added, instead of the newest
+  size_t group;            // > 0: a new row replaces the one of the largest score among so many, instead of the oldest
 
+  // Whether a row's id says where it lies.
+  bool in_order() const { return !reservoir && group == 0; }
   bool plain() const { return n_step == 0 && length == 0; }
   // Bytes a caller gets for `rows` rows of the field.
   size_t row_nbytes(const FieldPlan& field) const {

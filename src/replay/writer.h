@@ -55,7 +55,7 @@ class BufferWriter final : public Sink {
   void write(const std::byte* const* values, size_t count, const double* priorities, const bool* ends) {
     const Schema& schema = buffer_.schema();
     RowStore& rows = buffer_.rows();
-    const bool newest = !schema.reservoir;
+    const bool newest = schema.in_order();
     const uint64_t first = newest ? rows.claim(count) : 0;
     for (size_t i = 0; i < count; ++i) {
       Ticket ticket{first + i, rows.row(first + i)};
@@ -93,6 +93,7 @@ class BufferWriter final : public Sink {
 
   void finish(const Ticket& ticket, double priority) override {
     if (buffer_.priorities() != nullptr) buffer_.priorities()->offer(ticket.row, priority);
+    if (buffer_.schema().group > 0) buffer_.set_score(ticket.row, 0.0F);
     buffer_.rows().commit(ticket.row, ticket.id);
     written_.push_back(ticket.id);
   }
@@ -122,20 +123,33 @@ class BufferWriter final : public Sink {
   static constexpr uint64_t kYoungShare = 16;
   static constexpr size_t kTries = 64;  // rows in the hands of other writers, one after another, before one is given up
 
-  // The row for a new id: the oldest; in a reservoir of k rows the i-th id takes a free row, or any with chance k / i.
+  // The row for a new id: the oldest; in a reservoir of k rows the i-th id takes a free row, or any with chance k / i;
+  // with scores a free row, or that of the largest score among a few.
   bool place(Ticket& ticket) {
     RowStore& rows = buffer_.rows();
-    if (!buffer_.schema().reservoir) {
+    if (buffer_.schema().in_order()) {
       ticket.row = rows.row(ticket.id);
       return true;
     }
     const uint64_t index = ticket.id - rows.base();
-    ticket.row = index < rows.capacity() ? index : random_.below(index + 1);
+    if (index < rows.capacity()) {
+      ticket.row = index;
+      return true;
+    }
+    if (buffer_.schema().group > 0) {
+      ticket.row = random_.below(rows.capacity());
+      for (size_t i = 1; i < buffer_.schema().group; ++i) {
+        const uint64_t other = random_.below(rows.capacity());
+        if (buffer_.score(other) > buffer_.score(ticket.row)) ticket.row = other;
+      }
+      return true;
+    }
+    ticket.row = random_.below(index + 1);
     return ticket.row < rows.capacity();
   }
 
   Buffer& buffer_;
-  Random random_;   // for reservoirs
+  Random random_;   // for reservoirs, and among scores
   uint64_t epoch_;  // of the buffer, when the last add began
   uint32_t number_;
   int64_t episode_;

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from penstock.algorithms.arithmetic.likeness import projection
 from penstock.algorithms.arithmetic.optimizers import fused_adam
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
-from penstock.config import Config, SegmentConfig, value_at
+from penstock.config import Config, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -28,9 +29,9 @@ class SegmentAlgorithm(Algorithm):
     data_path: str | type = "segments"
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
-    records: ClassVar[tuple[str, ...]] = ()
+    records: tuple[str, ...] = ()
     """Extra columns written while acting: "logits", the parameters of the distribution that was sampled; "value", what
-    the network expected, as a return."""
+    the network expected, as a return; "features", how it saw the observation."""
     needs_segments: bool = False
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
@@ -38,8 +39,12 @@ class SegmentAlgorithm(Algorithm):
 
     def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
+        self._projections: dict[tuple[str, torch.device], Tensor] = {}
         if config.replayed_sources:
             self.data_path = "mixture"
+        self._elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
+        if self._elite is not None:
+            self.records = (*self.records, "features")
         has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
 
@@ -55,21 +60,35 @@ class SegmentAlgorithm(Algorithm):
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
+        if self._elite is not None:
+            shapes["features"] = (self._elite.projection or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Sample an action in each lane; recorded are its log-probability and `records`."""
-        if "value" in self.records:
-            distribution, value, memory = model.act_and_value(request.obs, request.first, request.memory)
+        more: dict[str, Tensor] = {}
+        if "value" in self.records or "features" in self.records:
+            distribution, value, features, memory = model.observe(request.obs, request.first, request.memory)
+            more = {"value": model.denormalize_value(value), "features": features}
+            if self._elite is not None:
+                more["features"] = self.projected(features, self._elite)
         else:
             distribution, memory = model.act(request.obs, request.first, request.memory)
+        if "logits" in self.records:
+            more["logits"] = distribution.flat
         action = distribution.sample(request.noise)
         columns = {"action": action, "log_prob": distribution.log_prob(action)}
-        if "logits" in self.records:
-            columns["logits"] = distribution.flat
-        if "value" in self.records:
-            columns["value"] = model.denormalize_value(value)
-        return columns, memory
+        return columns | {name: more[name] for name in self.records}, memory
+
+    def projected(self, features: Tensor, source: Source) -> Tensor:
+        """Features ``[..., F]`` as a source compares them: as they are, or through its fixed random projection."""
+        if not source.projection:
+            return features
+        key = (source.kind, features.device)
+        if key not in self._projections:
+            matrix = projection(features.shape[-1], source.projection, self.config.seed)
+            self._projections[key] = matrix.to(features.device)
+        return features @ self._projections[key]
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
         """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""

@@ -11,6 +11,7 @@ from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.weights import MakeWeights
 from penstock.engine.messages import Save, Tell
 from penstock.engine.paths.contents import save_contents
+from penstock.engine.paths.drawing import Ahead, InTurn, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import ExperienceArena
@@ -53,6 +54,19 @@ class MixtureLearner(SegmentLearner):
         self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
         self._ages = dict.fromkeys(self._drawn, 0.0)
         self._segments: list[Segments] = []  # replayed ones of the last batch, by store
+        draws = make_draws(algorithm, arena, self._stores)
+
+        def draw() -> list[Segments]:
+            progress = self._steps / self._config.total_steps
+            return [draw_one(progress) for draw_one in draws]
+
+        is_costly = any(store.source.compares for store in self._stores)
+        self._drawing = Ahead(draw, arena.learner_bell) if is_costly and self._heeds_time else InTurn(draw)
+
+    def close(self) -> None:
+        """Let go of the arena, and of who draws."""
+        self._drawing.close()
+        super().close()
 
     def _collect(self) -> None:
         """Take hold of full slots; while stores fill, give them back at once."""
@@ -64,14 +78,22 @@ class MixtureLearner(SegmentLearner):
             self._held = self._held[:0]
             self._owe({})
 
+    def _next_batch(self) -> Batch | None:
+        if self._is_filling or len(self._held) < self._arena.shape.segments_per_batch:
+            return None
+        drawn = self._drawing.take()
+        if drawn is None:
+            return None
+        self._segments = drawn
+        return super()._next_batch()
+
     def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
-        self._segments = drawn = [store.buffer.sample(store.count) for store in self._stores]
-        for store, segments in zip(self._stores, drawn, strict=True):
+        for store, segments in zip(self._stores, self._segments, strict=True):
             kind = store.source.kind
             self._drawn[kind] += store.count
             ages = self._version - segments["version"][:, :-1]
             self._ages[kind] = float(ages[segments["valid"][:, :-1]].mean())
-        return self._reader.read(slots, self._version, self._steps / self._config.total_steps, drawn)
+        return self._reader.read(slots, self._version, self._steps / self._config.total_steps, self._segments)
 
     def _count(self, batch: Batch) -> None:
         """Besides, give segments that are drawn by priority new ones: the mean of their advantages' magnitudes."""
@@ -93,7 +115,7 @@ class MixtureLearner(SegmentLearner):
 
     def experience(self) -> dict[str, float]:
         """Beside the fresh segments' policy lag: what each source holds, how old it is, and how often it is used."""
-        found = super().experience()
+        found = super().experience() | {"replay/batches_ahead": self._drawing.depth}
         for store in self._stores:
             kind, buffer = store.source.kind, store.buffer
             found |= {

@@ -1,0 +1,76 @@
+"""How far feature vectors of states lie from each other: what attentive and elite replay choose by."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+
+def projection(num_features: int, width: int, seed: int) -> Tensor:
+    """A fixed random projection of features, float32 ``[num_features, width]``: the same in every process."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(num_features, width, generator=generator) / num_features**0.5
+
+
+def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2.0) -> Tensor:
+    """How differently the network sees the same states now and then, one number for each segment.
+
+    Parameters
+    ----------
+    now, then
+        Features of the states, float32 ``[T, M, F]``.
+    valid
+        Which rows are real, bool ``[T, M]``; others count nowhere.
+    distance
+        "ln_norm": the p-norm of all differences; "cosine": one less the cosine of all features as one vector; "kl": the
+        sum over rows of ``KL(softmax(now) || softmax(then))``.
+    p
+        Of "ln_norm".
+
+    Returns
+    -------
+    Tensor
+        float32 ``[M]``: 0 for what has not changed; the larger, the less alike.
+    """
+    mask = valid.unsqueeze(-1)
+    if distance == "kl":
+        return (_kl(now, then) * valid).sum(0)
+    now, then = (now * mask).transpose(0, 1).flatten(1), (then * mask).transpose(0, 1).flatten(1)
+    if distance == "cosine":
+        return 1.0 - cosine_similarity(now, then, dim=1)
+    return torch.linalg.vector_norm(now - then, ord=p, dim=1)
+
+
+def remoteness(states: Tensor, valid: Tensor, here: Tensor, distance: str, p: float = 2.0) -> Tensor:
+    """How far the states of segments lie from where the lanes are, in the mean over states and lanes.
+
+    Parameters
+    ----------
+    states
+        Features, float32 ``[T, M, F]``.
+    valid
+        Which rows are real, bool ``[T, M]``.
+    here
+        Features of the states that the lanes are in, float32 ``[K, F]``.
+    distance, p
+        As for `change`.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[M]``: the larger, the less alike.
+    """
+    pairs = states.unsqueeze(2)  # [T, M, 1, F]
+    if distance == "kl":
+        found = _kl(pairs, here)
+    elif distance == "cosine":
+        found = 1.0 - cosine_similarity(pairs, here, dim=-1)
+    else:
+        found = torch.cdist(states.flatten(0, 1), here, p=p).unflatten(0, states.shape[:2])
+    return (found.mean(-1) * valid).sum(0) / valid.sum(0).clamp(min=1)
+
+
+def _kl(one: Tensor, other: Tensor) -> Tensor:
+    log_one, log_other = torch.log_softmax(one, -1), torch.log_softmax(other, -1)
+    return (log_one.exp() * (log_one - log_other)).sum(-1)
