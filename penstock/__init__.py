@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from penstock import replay
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
-    from penstock.config import AsynchronousConfig, ReplayConfig, SegmentConfig
-    from penstock.engine.faces import A2C, A3C, APPO, DDPG, DQN, IMPALA, PPO, SAC, TD3, ApeX
+    from penstock.config import AsynchronousConfig, MixtureConfig, ReplayConfig, SegmentConfig
+    from penstock.engine.faces import A2C, A3C, APPO, CLEAR, DDPG, DQN, IMPACT, IMPALA, LASER, PPO, SAC, TD3, ApeX
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
     from penstock.play.policy import Policy, load_policy
@@ -24,14 +24,18 @@ __all__ = [
     "A2C",
     "A3C",
     "APPO",
+    "CLEAR",
     "DDPG",
     "DQN",
+    "IMPACT",
     "IMPALA",
+    "LASER",
     "PPO",
     "SAC",
     "TD3",
     "ApeX",
     "AsynchronousConfig",
+    "MixtureConfig",
     "Policy",
     "ReplayAlgorithm",
     "ReplayConfig",
@@ -52,10 +56,14 @@ _HOMES = {
     "DDPG": "penstock.engine.faces",
     "DQN": "penstock.engine.faces",
     "IMPALA": "penstock.engine.faces",
+    "LASER": "penstock.engine.faces",
+    "IMPACT": "penstock.engine.faces",
+    "CLEAR": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",
+    "MixtureConfig": "penstock.config",
     "Policy": "penstock.play.policy",
     "ReplayAlgorithm": "penstock.algorithms.bases.replay",
     "ReplayConfig": "penstock.config",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from penstock.algorithms import a2c, a3c, apex, appo, ddpg, dqn, impala, ppo, sac, td3
+from penstock.algorithms import a2c, a3c, apex, appo, clear, ddpg, dqn, impact, impala, laser, ppo, sac, td3
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
@@ -64,6 +64,24 @@ class IMPALA(Face):
     """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`."""
 
     algorithm = impala.IMPALA
+
+
+class IMPACT(Face):
+    """Trains with IMPACT, batches used again; settings are the fields of `penstock.algorithms.impact.IMPACTConfig`."""
+
+    algorithm = impact.IMPACT
+
+
+class CLEAR(Face):
+    """Trains with CLEAR, against forgetting; settings are the fields of `penstock.algorithms.clear.CLEARConfig`."""
+
+    algorithm = clear.CLEAR
+
+
+class LASER(Face):
+    """Trains with LASER, mostly from replay; settings are the fields of `penstock.algorithms.laser.LASERConfig`."""
+
+    algorithm = laser.LASER
 
 
 class DQN(Face):

@@ -393,7 +393,7 @@ class A2C(Face):
     learning_rate
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
-        "linear" decays to 0 over total_steps.
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -717,6 +717,9 @@ class IMPALA(Face):
         Steps per update.
     max_policy_lag
         Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    replay
+        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
     rmsprop_decay
         Decay of the running mean of squared gradients.
     rmsprop_eps
@@ -733,6 +736,182 @@ class IMPALA(Face):
         Cut of the ratio in the policy gradient.
     reduction
         Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
+        sources again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 40.0,
+        segment_length: int = 20,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        batch_size: int = 320,
+        max_policy_lag: int = 100,
+        replay: Sequence[str] = ('queue:1',),
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 0.01,
+        rmsprop_eps_inside: bool = True,
+        vtrace_lambda: float = 1.0,
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+        rho_pg_bar: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class IMPACT(Face):
+    """Trains with IMPACT, batches used again; settings are the fields of `penstock.algorithms.impact.IMPACTConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
+    entropy_coef_final
+        A number's bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    batch_size
+        Steps per update.
+    max_policy_lag
+        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    num_batches
+        Batches that the circular buffer holds (N); a new one replaces the oldest.
+    batch_uses
+        How often each batch may be learned from (K).
+    target_period
+        Updates between two copies of the network to the target network; published is N * K.
+    rho_target
+        Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network.
+    clip_range
+        The surrogate's ratio counts within [1 - clip_range, 1 + clip_range].
+    gae_lambda
+        Weight of longer returns in V-trace's targets.
+    rho_bar
+        V-trace: cut of the ratio pi_target / mu in the temporal difference.
+    c_bar
+        V-trace: cut of the ratio in the trace.
+    kl_coef
+        Weight of KL(pi_target || pi).
+    normalize_advantages
+        Advantages have mean 0 and standard deviation 1 in each update.
     seed
         Seeds weights, environments and exploration.
     total_steps
@@ -784,22 +963,24 @@ class IMPALA(Face):
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
-        max_grad_norm: float = 40.0,
-        segment_length: int = 20,
-        entropy_coef: float | str | Callable[[float], float] = 0.01,
+        max_grad_norm: float = 0.5,
+        segment_length: int = 32,
+        entropy_coef: float | str | Callable[[float], float] = 0.003,
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
-        batch_size: int = 320,
+        batch_size: int = 512,
         max_policy_lag: int = 100,
-        rmsprop_decay: float = 0.99,
-        rmsprop_eps: float = 0.01,
-        rmsprop_eps_inside: bool = True,
-        vtrace_lambda: float = 1.0,
+        num_batches: int = 4,
+        batch_uses: int = 2,
+        target_period: int = 8,
+        rho_target: float = 2.0,
+        clip_range: float = 0.2,
+        gae_lambda: float = 0.95,
         rho_bar: float = 1.0,
         c_bar: float = 1.0,
-        rho_pg_bar: float = 1.0,
-        reduction: Literal["sum", "mean"] = "sum",
+        kl_coef: float = 0.0,
+        normalize_advantages: bool = True,
         seed: int = 0,
         total_steps: int = 1000000,
         max_seconds: float | None = None,
@@ -810,6 +991,365 @@ class IMPALA(Face):
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
+    ) -> None: ...
+
+class CLEAR(Face):
+    """Trains with CLEAR, against forgetting; settings are the fields of `penstock.algorithms.clear.CLEARConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
+    entropy_coef_final
+        A number's bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    batch_size
+        Steps per update.
+    max_policy_lag
+        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    replay
+        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
+    rmsprop_decay
+        Decay of the running mean of squared gradients.
+    rmsprop_eps
+        Keeps steps finite where gradients are small.
+    rmsprop_eps_inside
+        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+    vtrace_lambda
+        Weight of longer returns in V-trace's targets.
+    rho_bar
+        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+    c_bar
+        Cut of the ratio in the trace: decides how fast.
+    rho_pg_bar
+        Cut of the ratio in the policy gradient.
+    reduction
+        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+    policy_cloning_coef
+        Weight of KL(mu || pi) on replayed steps, mu being the policy that acted.
+    value_cloning_coef
+        Weight of the squared difference to the value expected then, on replayed steps.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
+        sources again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 40.0,
+        segment_length: int = 20,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        batch_size: int = 320,
+        max_policy_lag: int = 100,
+        replay: Sequence[str] = ('queue:1/2', 'reservoir:1/2,capacity=2000'),
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 0.01,
+        rmsprop_eps_inside: bool = True,
+        vtrace_lambda: float = 1.0,
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+        rho_pg_bar: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        policy_cloning_coef: float = 0.01,
+        value_cloning_coef: float = 0.005,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class LASER(Face):
+    """Trains with LASER, mostly from replay; settings are the fields of `penstock.algorithms.laser.LASERConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of the mlp encoder.
+    activation
+        Activation of the mlp encoder.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    entropy_coef
+        Weight of the entropy bonus, or a function of progress, as learning_rate.
+    entropy_coef_final
+        A number's bonus moves linearly to this over total_steps; None: stays.
+    value_coef
+        Weight of the value loss.
+    normalize_returns
+        Running normalisation of value targets; its statistics travel with the weights.
+    batch_size
+        Steps per update.
+    max_policy_lag
+        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    replay
+        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
+    rmsprop_decay
+        Decay of the running mean of squared gradients.
+    rmsprop_eps
+        Keeps steps finite where gradients are small.
+    rmsprop_eps_inside
+        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+    vtrace_lambda
+        Weight of longer returns in V-trace's targets.
+    rho_bar
+        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+    c_bar
+        Cut of the ratio in the trace: decides how fast.
+    rho_pg_bar
+        Cut of the ratio in the policy gradient.
+    reduction
+        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+    trust_region
+        States of a larger KL(pi || implied policy), in nats, are not learned from; traces end there.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
+        spent on them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
+        sources again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
+        normalize_observations: bool = True,
+        shared_encoder: bool | None = None,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 40.0,
+        segment_length: int = 20,
+        entropy_coef: float | str | Callable[[float], float] = 0.01,
+        entropy_coef_final: float | None = None,
+        value_coef: float = 0.5,
+        normalize_returns: bool = True,
+        batch_size: int = 320,
+        max_policy_lag: int = 100,
+        replay: Sequence[str] = ('queue:1/4', 'uniform:3/4,capacity=2000'),
+        rmsprop_decay: float = 0.99,
+        rmsprop_eps: float = 0.01,
+        rmsprop_eps_inside: bool = True,
+        vtrace_lambda: float = 1.0,
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+        rho_pg_bar: float = 1.0,
+        reduction: Literal["sum", "mean"] = "sum",
+        trust_region: float = 0.3,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | None = None,
+        eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
     ) -> None: ...
 
 class DQN(Face):
