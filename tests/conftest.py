@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.starting import Start, starter
+
 TESTS = Path(__file__).parent
 SLOW = ("engine", "bench")
 """Folders whose tests train, or start processes."""
@@ -33,6 +35,18 @@ def kept_launcher():
 
     with launcher.kept():
         yield
+
+
+@pytest.fixture
+def spawn() -> Iterator[Start]:
+    """Start a process that shares nothing but what it is sent: ``spawn(function, *arguments)``."""
+    yield from starter("spawn")
+
+
+@pytest.fixture
+def fork() -> Iterator[Start]:
+    """Start a process in milliseconds, to be killed soon: ``fork(function, *arguments)``."""
+    yield from starter("fork")
 
 
 @pytest.fixture

@@ -45,6 +45,14 @@ def runs_only_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+def is_helper(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("test_")
+
+
+def is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 def imported_modules(node: ast.AST) -> set[str]:
     """Names of all modules imported at run time, in functions too."""
     found: set[str] = set()
@@ -87,6 +95,25 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), module
+
+
+TESTS = {path: ast.parse(path.read_text()) for path in sorted(Path(__file__).parent.rglob("*.py"))}
+
+
+def test_no_test_file_is_imported_by_another():
+    for path, tree in TESTS.items():
+        names = imported_modules(tree)
+        assert not [name for name in names if re.match(r"tests\.(\w+\.)*test_", name)], path
+
+
+def test_no_helper_is_written_twice():
+    seen: dict[str, Path] = {}
+    for path, tree in TESTS.items():
+        for helper in filter(is_helper, tree.body):
+            body = [node for node in helper.body if not is_docstring(node)]
+            if body:
+                first = seen.setdefault(f"{helper.name} {[ast.dump(node) for node in body]}", path)
+                assert first == path, f"{helper.name} is in {first}, too"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import importlib.util
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.places import ROOT
+
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import commands, read
+from tests.places import DOCS, ROOT
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"]
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
 APART = DOCS / "environments.md"  # its sections need other packages, see test_environments_page.py

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.envs.factories import TOLD
+from tests.places import DOCS, ROOT
 
-ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs" / "environments.md").read_text()
+TEXT = (DOCS / "environments.md").read_text()
 SECTIONS = dict(section.split("\n", 1) for section in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:])
 IMPORTED = {
     "envpool": "envpool", "dmcontrol": "shimmy", "minigrid": "minigrid", "highway": "highway_env",

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
 from penstock.runs.status import Status
+from tests.places import DOCS
 
-DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "metrics.md").read_text()
 SYMPTOMS = (DOCS / "it-does-not-learn.md").read_text()
 LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORITHMS}

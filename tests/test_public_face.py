@@ -17,6 +17,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint
+from tests.comparing import identical
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
@@ -33,10 +34,6 @@ def trainer():
 
 def zeros(weights):
     return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
-
-
-def equal(one, two):
-    return one.keys() == two.keys() and all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
 def test_importing_penstock_imports_neither_torch_nor_gymnasium_and_its_names_still_complete():
@@ -145,7 +142,7 @@ def test_a_serial_run_ends_at_the_same_step_with_the_same_weights_though_a_targe
             return made.train(quiet=True).steps, made.get_parameters()[0]
 
     (steps, weights), (again, weights_again) = run(), run()
-    assert steps == again and equal(weights, weights_again)
+    assert steps == again and identical(weights, weights_again)
 
 
 def test_a_budget_spent_without_the_target_is_told_apart():
@@ -249,9 +246,9 @@ def test_parameters_come_as_copies_on_the_cpu(trainer):
     for tensor in weights[0].values():
         assert tensor.device.type == "cpu"
         tensor.fill_(9.0)
-    assert equal(trainer.get_parameters()[0], before)
+    assert identical(trainer.get_parameters()[0], before)
     trainer.train(32, quiet=True)
-    assert not equal(trainer.get_parameters()[0], before)
+    assert not identical(trainer.get_parameters()[0], before)
     assert all((tensor == 9.0).all() for tensor in weights[0].values()), "training does not reach what was handed out"
 
 
@@ -260,11 +257,11 @@ def test_parameters_that_are_set_are_those_that_act_and_learn(trainer):
     weights = trainer.get_parameters()[0]
     blank = zeros(weights)
     trainer.set_parameters({0: blank})
-    assert equal(trainer.get_parameters()[0], blank)
+    assert identical(trainer.get_parameters()[0], blank)
     blank["policy_head.bias"].fill_(5.0)
     assert not trainer.get_parameters()[0]["policy_head.bias"].any(), "they are copies too"
     trainer.set_parameters({0: weights})
-    assert equal(trainer.get_parameters()[0], weights)
+    assert identical(trainer.get_parameters()[0], weights)
     trainer.train(32, quiet=True)
     assert trainer.status.policy_lag_max == 0
 
@@ -274,9 +271,9 @@ def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
     trainer.save(str(tmp_path / "saved"))
     for parameters in (str(tmp_path / "saved"), tmp_path / "saved", {0: str(tmp_path / "saved")}):
         trainer.train(32, quiet=True)
-        assert not equal(trainer.get_parameters()[0], saved)
+        assert not identical(trainer.get_parameters()[0], saved)
         trainer.set_parameters(parameters)
-        assert equal(trainer.get_parameters()[0], saved)
+        assert identical(trainer.get_parameters()[0], saved)
 
 
 @pytest.mark.parametrize("parameters", [{1: {}}, {}, {0: {}, 1: {}}])
@@ -301,7 +298,7 @@ def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer
     ):
         with pytest.raises(CheckpointError, match=message):
             trainer.set_parameters(parameters)
-    assert equal(trainer.get_parameters()[0], before)
+    assert identical(trainer.get_parameters()[0], before)
 
 
 def test_saving_twice_replaces_and_a_users_own_files_are_left_alone(trainer, tmp_path):
@@ -324,7 +321,7 @@ def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alon
     assert evaluation.steps == 32, "what the weights had learned from"
     assert trainer.evaluate(episodes=6) == evaluation, "the same weights, the same seed"
     assert trainer.evaluate().episodes == trainer.config.eval_episodes
-    assert equal(trainer.get_parameters()[0], before)
+    assert identical(trainer.get_parameters()[0], before)
 
 
 def test_without_a_run_directory_nothing_is_written(tmp_path, monkeypatch):

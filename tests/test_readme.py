@@ -5,15 +5,14 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from penstock.algorithms import ALGORITHMS
 from tests.commands import commands, read
+from tests.places import DOCS, ROOT
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "architecture.md"]
+PAGES = [ROOT / "README.md", DOCS / "architecture.md"]
 README = PAGES[0].read_text()
 
 

@@ -3,14 +3,14 @@
 import dataclasses
 import re
 import shlex
-from pathlib import Path
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.flags import EvalFlags, parse_config
 from penstock.pages import SETTINGS_PAGE, settings_page
+from tests.places import DOCS
 
 CONFIGS = [load_algorithm(name).Config for name in ALGORITHMS]
-SYMPTOMS = Path(__file__).parents[1] / "docs" / "it-does-not-learn.md"
+SYMPTOMS = DOCS / "it-does-not-learn.md"
 
 
 def test_the_page_is_in_step_with_the_configs():

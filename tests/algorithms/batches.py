@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import Metrics, SegmentAlgorithm
 from penstock.config import make_config
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
+from tests.nn.plain import CHOICE
 
 T, B = 6, 4
+MEMORIES = ["none", "gru", "lstm"]
 VECTOR = ObservationSpec((3,), "float32")
-CHOICE = ActionSpec((), "int64", num_actions=3)
-TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
 TINY = {"num_workers": 1, "num_envs_per_worker": B, "segment_length": T, "batch_size": 12, "hidden_sizes": (8,),
         "memory_size": 5, "normalize_returns": False}  # fmt: skip
 
@@ -60,6 +62,20 @@ def collect(algorithm: SegmentAlgorithm, model: ActorCritic, seed: int = 0, vali
         terminated=terminated, truncated=truncated, valid=valid, learn=valid.float(), log_prob=log_prob, memory=memory,
         lane=torch.arange(B), replayed=torch.zeros(B, dtype=torch.bool),
     )  # fmt: skip
+
+
+def prepared(algorithm: SegmentAlgorithm, model: ActorCritic, **arguments: Any) -> Batch:
+    """A batch as `model` would have collected it, with its targets."""
+    batch = collect(algorithm, model, **arguments)
+    algorithm.prepare(model, batch)
+    return batch
+
+
+def learn(algorithm: SegmentAlgorithm, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+    """Prepare a batch and return the loss of its one update."""
+    algorithm.prepare(model, batch)
+    (update,) = algorithm.updates(batch, torch.Generator())
+    return algorithm.evaluate(model, update)
 
 
 def whole(algorithm: SegmentAlgorithm, batch: Batch) -> Batch:

@@ -6,15 +6,8 @@ import torch
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.ppo import PPO
-from tests.algorithms.batches import B, T, collect, gradients, make, make_model, settings_alone
+from tests.algorithms.batches import B, T, collect, gradients, learn, make, make_model, settings_alone
 from tests.algorithms.given import a_segment, learned_from
-
-
-def learn(algorithm, model, batch):
-    """Prepare a batch and return the loss of its one update."""
-    algorithm.prepare(model, batch)
-    (update,) = algorithm.updates(batch, torch.Generator())
-    return algorithm.evaluate(model, update)
 
 
 def a_batch(algorithm, model, **arguments):

@@ -6,9 +6,8 @@ import torch
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.a3c import A3C
 from penstock.config import ConfigError
-from tests.algorithms.batches import B, T, collect, gradients, make, make_model, settings_alone
+from tests.algorithms.batches import B, T, collect, gradients, learn, make, make_model, settings_alone
 from tests.algorithms.given import GivenModel, a_segment, learned_from
-from tests.algorithms.test_a2c import learn
 
 
 @pytest.mark.parametrize("normalize_returns", [False, True])

@@ -5,9 +5,9 @@ import pytest
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import ConfigError
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from tests.nn.plain import CHOICE
 
 OBSERVATION = ObservationSpec((3,), "float32")
-CHOICE = ActionSpec((), "int64", num_actions=3)
 CHOICES = ActionSpec((2,), "int64", nvec=(3, 4), starts=(0, 0))
 NUMBERS = ActionSpec((2,), "float32", low=(-1.0,) * 2, high=(1.0,) * 2)
 BOTH = ActionSpec((), "object", low=NUMBERS.low, high=NUMBERS.high, parts=(("gear", CHOICES), ("turn", NUMBERS)))

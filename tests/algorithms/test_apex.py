@@ -18,9 +18,10 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn.q_network import DuelingHead
 from penstock.replay import Prioritized
-from tests.algorithms.transitions import CHOICE, TORQUE, VECTOR, begin, make, request
+from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, request
 from tests.engine.collecting import Witnessed
 from tests.nn.composites import composite, pack
+from tests.nn.plain import CHOICE
 
 LADDER = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536]
 

@@ -8,15 +8,19 @@ from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from tests.algorithms.batches import TORQUE, B, T, collect, gradients, make, make_model, settings_alone, whole
-
-MEMORIES = ["none", "gru", "lstm"]
-
-
-def prepared(algorithm, model, **arguments):
-    batch = collect(algorithm, model, **arguments)
-    algorithm.prepare(model, batch)
-    return batch
+from tests.algorithms.batches import (
+    MEMORIES,
+    B,
+    T,
+    collect,
+    gradients,
+    make,
+    make_model,
+    prepared,
+    settings_alone,
+    whole,
+)
+from tests.nn.plain import TORQUE
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -155,9 +159,7 @@ def test_returns_are_normalised_for_the_value_head_alone(estimator):
     model.update_return_statistics(torch.tensor([-2.0, 2.0]))  # mean 0, deviation 2; values stay as they were
     bare = make_model(plain)
     metrics = [a.evaluate(m, whole(a, prepared(a, m)))[1] for a, m in ((algorithm, model), (plain, bare))]
-    assert metrics[0]["policy_loss"].item() == pytest.approx(
-        metrics[1]["policy_loss"].item(), rel=1e-4, abs=1e-6
-    )
+    assert metrics[0]["policy_loss"].item() == pytest.approx(metrics[1]["policy_loss"].item(), rel=1e-4, abs=1e-6)
     assert metrics[0]["value_loss"].item() == pytest.approx(metrics[1]["value_loss"].item() / 4, rel=1e-4)
     batch = prepared(algorithm, model)
     algorithm.update_statistics(model, batch)

@@ -10,7 +10,6 @@ from penstock.algorithms.ddpg import DDPG
 from penstock.config import ConfigError
 from penstock.envs.spaces import ActionSpec
 from tests.algorithms.transitions import (
-    CHOICE,
     TORQUE,
     VECTOR,
     begin,
@@ -28,6 +27,7 @@ from tests.algorithms.transitions import (
     steps_taken,
     transitions,
 )
+from tests.nn.plain import CHOICE
 
 
 def linear(**settings):

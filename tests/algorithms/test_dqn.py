@@ -12,7 +12,6 @@ from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
 from penstock.replay import Prioritized, Uniform
 from tests.algorithms.transitions import (
-    CHOICE,
     STATE,
     TORQUE,
     VECTOR,
@@ -27,6 +26,7 @@ from tests.algorithms.transitions import (
     transitions,
 )
 from tests.nn.composites import composite, pack
+from tests.nn.plain import CHOICE
 
 CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5, 0.5, 0.0], [0, 1, 0, 0])
 """State 0: action 0 stays for 0, action 1 goes to state 1 for 1. State 1: action 0 goes back for 0, action 1 terminates

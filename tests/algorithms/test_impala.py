@@ -8,9 +8,8 @@ from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from tests.algorithms.batches import B, T, collect, gradients, make, make_model, settings_alone
+from tests.algorithms.batches import B, T, collect, gradients, learn, make, make_model, settings_alone
 from tests.algorithms.given import a_segment, learned_from
-from tests.algorithms.test_a2c import learn
 
 VALUES = [0.5, 1.0, 1.5, 2.0]
 RATIOS = [0.5, 2.0, 1.0]

@@ -7,15 +7,19 @@ from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from tests.algorithms.batches import TORQUE, B, T, collect, gradients, make, make_model, settings_alone, whole
-
-MEMORIES = ["none", "gru", "lstm"]
-
-
-def prepared(algorithm, model, **arguments):
-    batch = collect(algorithm, model, **arguments)
-    algorithm.prepare(model, batch)
-    return batch
+from tests.algorithms.batches import (
+    MEMORIES,
+    B,
+    T,
+    collect,
+    gradients,
+    make,
+    make_model,
+    prepared,
+    settings_alone,
+    whole,
+)
+from tests.nn.plain import TORQUE
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

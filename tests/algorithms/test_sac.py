@@ -12,11 +12,12 @@ from penstock.config import ConfigError
 from penstock.envs.spaces import ActionSpec
 from penstock.nn import TanhGaussian
 from tests.algorithms.transitions import (
-    CHOICE,
     TORQUE,
     VECTOR,
+    ZERO,
     begin,
     changed,
+    constant,
     copied,
     critics_of,
     descend_plainly,
@@ -30,14 +31,10 @@ from tests.algorithms.transitions import (
     steps_taken,
     transitions,
 )
+from tests.nn.plain import CHOICE
 
-ZERO = (0.0, 0.0, 0.0, 0.0)
 ONE = transitions([[0.0, 0.0]], [[0.0]], [1.0], [0.99], [[0.0, 0.0]])
 UNIT_STD = math.atanh(3.0 / 7.0)  # what the actor says for a standard deviation of 1: -5 + 3.5 (1 + 3 / 7) = 0
-
-
-def constant(value):
-    return (0.0, 0.0, 0.0, value)
 
 
 def linear(critics=(ZERO, ZERO), target=(ZERO, ZERO), **settings):

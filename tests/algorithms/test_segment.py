@@ -9,7 +9,8 @@ from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.algorithms.ppo import PPO
 from penstock.config import AsynchronousConfig, ConfigError, SegmentConfig
-from tests.algorithms.batches import TORQUE, B, T, collect, make, make_model, whole
+from tests.algorithms.batches import B, T, collect, make, make_model, whole
+from tests.nn.plain import TORQUE
 
 
 class Recording(SegmentAlgorithm):

@@ -11,11 +11,12 @@ from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
 from penstock.envs.spaces import ActionSpec
 from tests.algorithms.transitions import (
-    CHOICE,
     TORQUE,
     VECTOR,
+    ZERO,
     begin,
     changed,
+    constant,
     copied,
     critics_of,
     descend_plainly,
@@ -29,12 +30,7 @@ from tests.algorithms.transitions import (
     steps_taken,
     transitions,
 )
-
-ZERO = (0.0, 0.0, 0.0, 0.0)
-
-
-def constant(value):
-    return (0.0, 0.0, 0.0, value)
+from tests.nn.plain import CHOICE
 
 
 def linear(algorithm=TD3, critics=(ZERO, ZERO), target=(ZERO, ZERO), **settings):

@@ -20,10 +20,18 @@ from penstock.nn import flatten_
 
 STATE = ObservationSpec((), "int64", num_values=2)
 VECTOR = ObservationSpec((2,), "float32")
-CHOICE = ActionSpec((), "int64", num_actions=3)
 TORQUE = ActionSpec((1,), "float32", low=(-2.0,), high=(2.0,))
 LINEAR = {"env": "none", "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (), "batch_size": 2,
           "learning_starts": 10, "buffer_size": 100}  # fmt: skip
+
+
+ZERO = (0.0, 0.0, 0.0, 0.0)
+"""The critic that gives 0, as `set_critics` takes it."""
+
+
+def constant(value: float) -> tuple[float, float, float, float]:
+    """The critic that gives this, as `set_critics` takes it."""
+    return (0.0, 0.0, 0.0, value)
 
 
 def make(algorithm: type[ReplayAlgorithm], observation: ObservationSpec, action: ActionSpec, **settings: object) -> Any:

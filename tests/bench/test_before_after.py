@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "bench" / "before_after.py"
+from tests.places import BENCH
+
+SCRIPT = BENCH / "before_after.py"
 
 
 def a_run(path: Path, rows: list[dict], backend: str = "local") -> None:

@@ -2,7 +2,6 @@
 
 import time
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -16,41 +15,13 @@ from penstock.config import make_config
 from penstock.engine.paths import rehearsals
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
+from tests.bench.environments import Breaking, Sleeping
 from tests.engine.collecting import Collecting
-from tests.envs.masked import MaskedEnv, legal_action
+from tests.envs.masked import Strict
 
 pytestmark = pytest.mark.timeout(120)
 
 SMALL = {"num_workers": 1, "num_envs_per_worker": 2, "hidden_sizes": (8,)}
-
-
-class Sleeping(gymnasium.Env):
-    """Waits for two milliseconds in every step."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        time.sleep(0.002)
-        return np.zeros(3, np.float32), 0.0, False, False, {}
-
-
-class Breaking(Sleeping):
-    """Fails in its first step."""
-
-    def step(self, action):
-        raise OSError("the simulator is gone")
-
-
-class Strict(MaskedEnv):
-    """Takes the one action that is legal, and no other."""
-
-    def step(self, action):
-        assert action == legal_action(self.episode, self.count), "an illegal action"
-        return super().step(action)
 
 
 def measure(name, seconds=0.3, **settings):

@@ -7,7 +7,7 @@ from penstock.bench import BenchError
 from penstock.bench.engine_run import run_engine
 from penstock.config import make_config
 from penstock.engine.endings import TrainingFailed
-from tests.bench.test_costs import Breaking, Sleeping
+from tests.bench.environments import Breaking, Sleeping
 
 pytestmark = pytest.mark.timeout(120)
 

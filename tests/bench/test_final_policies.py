@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "bench" / "final_policies.py"
+from tests.places import BENCH
+
+SCRIPT = BENCH / "final_policies.py"
 
 
 @pytest.fixture

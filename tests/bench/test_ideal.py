@@ -8,7 +8,7 @@ from penstock.algorithms.appo import APPO
 from penstock.bench import BenchError, ideal
 from penstock.cli import main
 from penstock.engine.endings import TrainingFailed
-from tests.bench.test_account import COSTS, CREW, a_run
+from tests.bench.measured import COSTS, CREW, a_run
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from penstock.bench import BenchError, BenchUsageError, ipc, peers, round_trips
 from penstock.bench.ipc import QUICK, FasterFifo, run
 from penstock.bench.messages import messages_per_second
 from penstock.engine.backends.process import poll_until_stopped
+from tests.bench.tables import table
 
 TRAFFICS = [
     "1 producer, one by one", "4 producers, one by one",
@@ -51,17 +52,12 @@ def flags(**changes) -> ipc.Flags:
     return ipc.Flags(**{"quick": True, "faster_fifo": Path(sys.executable), **changes})
 
 
-def tables(out: str) -> list[list[str]]:
-    lines = [line for line in out.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
 def test_all_is_measured_shown_and_written_down(toy, tmp_path, capsys):
     toy(says("1.5.2", 1000.0))
     assert run(flags(json=tmp_path / "figures.json")) is True
     out = capsys.readouterr().out
-    head, *messages = tables(out)[:6]
-    trips_head, *trips = tables(out)[6:]
+    head, *messages = table(out)[:6]
+    trips_head, *trips = table(out)[6:]
     assert head == ["messages per second", "penstock", "faster-fifo", "ratio", "mark", "met"]
     assert [row[0] for row in messages] == TRAFFICS
     assert all(float(row[1].replace(",", "")) > 0 and row[2] == "1,000" for row in messages)
@@ -107,13 +103,13 @@ def test_where_there_is_one_core_none_can_be_idle_and_nothing_is_judged_by_it(mo
 def test_trips_are_shown_by_percentiles(monkeypatch, capsys):
     monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.arange(101.0))
     run(flags(faster_fifo=None))
-    assert tables(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
+    assert table(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
 
 
 def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(capsys):
     assert run(flags(faster_fifo=None)) is True
     out = capsys.readouterr().out
-    assert {(row[2], row[3]) for row in tables(out)[1:6]} == {("-", "-")}
+    assert {(row[2], row[3]) for row in table(out)[1:6]} == {("-", "-")}
     assert "pip install faster-fifo==1.5.2" in out and "penstock bench ipc --install-peers" in out
 
 

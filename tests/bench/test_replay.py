@@ -9,6 +9,7 @@ import pytest
 
 from penstock.bench import BenchError, BenchUsageError, peers, replay
 from penstock.bench.replay import QUICK, Libraries, run
+from tests.bench.tables import table
 
 TOY = "tests.bench.toy_replay"
 TOYS = Libraries(penstock=TOY, native=None, cpprb=TOY)
@@ -33,11 +34,6 @@ def small_and_alone(monkeypatch, tmp_path):
 
 def flags(**changes) -> replay.Flags:
     return replay.Flags(**{"quick": True, "cpprb": Path(sys.executable), **changes})
-
-
-def table(out: str) -> list[list[str]]:
-    lines = [line for line in out.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, capsys):

@@ -4,13 +4,12 @@ import operator
 import re
 import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 
 from tests.commands import read as read_command
+from tests.places import BENCH
 
-BENCH = Path(__file__).parents[2] / "bench"
 FIELDS = {"group", "mark", "what", "value", "unit", "spread", "against", "target", "met", "machine", "commit", "rounds",
           "seeds", "date", "command"}  # fmt: skip
 

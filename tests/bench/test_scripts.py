@@ -4,13 +4,13 @@ import argparse
 import re
 import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted(path.name for path in (ROOT / "bench").glob("*.py") if "argparse" in path.read_text())
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+from tests.places import BENCH, DOCS, ROOT
+
+SCRIPTS = sorted(path.name for path in BENCH.glob("*.py") if "argparse" in path.read_text())
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 COMMAND = re.compile(r"^ {4}python bench/(.*?)$|`python bench/(.*?)`", re.MULTILINE)
 COMMANDS = sorted({indented or quoted for page in PAGES for indented, quoted in COMMAND.findall(page.read_text())})
 
@@ -31,9 +31,9 @@ def start(monkeypatch):
     def start(command: str) -> None:
         script, *flags = shlex.split(command)
         monkeypatch.setattr("sys.argv", [script, *flags])
-        runpy.run_path(str(ROOT / "bench" / script), run_name="__main__")
+        runpy.run_path(str(BENCH / script), run_name="__main__")
 
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    monkeypatch.syspath_prepend(str(BENCH))
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
     return start
 

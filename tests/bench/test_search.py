@@ -15,10 +15,12 @@ KEPT = {"inference", "num_groups"}
 BOTH = ("num_workers", "num_envs_per_worker")
 
 
-def make(name: str, *, seconds: float = 10_000.0, fixed=(), tune_batch=False, now=1_000.0, **settings) -> Search:
+def make(
+    name: str, *, seconds: float = 10_000.0, fixed=(), tune_batch=False, now=1_000.0, report=print, **settings
+) -> Search:
     algorithm = load_algorithm(name)
     config = make_config(algorithm.Config, {"env": "CartPole-v1", **settings})
-    return Search(algorithm, config, fixed=fixed, end=now + seconds, tune_batch=tune_batch)
+    return Search(algorithm, config, fixed=fixed, end=now + seconds, tune_batch=tune_batch, report=report)
 
 
 def hill(lanes: int, workers: int, rate: float = 1e6):
@@ -324,8 +326,7 @@ def test_the_first_trial_may_take_all_the_time_and_no_other_what_the_rest_needs(
 
 def test_each_trial_is_reported_when_it_is_done(machine):
     reported = []
-    search = make("appo")
-    search._report = reported.append
+    search = make("appo", report=reported.append)
     search.run()
     assert reported == search.trials
 

@@ -5,18 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.places import BENCH
+
 FIRST = 7 << 32  # key of the first step of an environment
 
 
 @pytest.fixture(autouse=True)
 def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    monkeypatch.syspath_prepend(str(BENCH))
 
 
 def test_a_story_follows_from_its_seed_and_number_alone():
@@ -75,8 +75,7 @@ def test_a_row_of_two_steps_is_seen_to_be_torn():
     from torturing.ledger import keys_of
 
     env = Corridor()
-    env.reset(seed=1)
-    shown, rewards = [env._observation()], []
+    shown, rewards = [env.reset(seed=1)[0]], []
     for _ in range(30):
         observation, reward, terminated, truncated, _ = env.step(1)
         shown.append(observation)
@@ -207,7 +206,7 @@ print(json.dumps([alone, left, started.left_after_the_end(60.0)[1]]))
 
 def test_a_process_that_outlives_its_run_is_found_though_its_parent_is_gone(tmp_path):
     out = subprocess.run(
-        [sys.executable, "-c", WITH_AN_ORPHAN, str(tmp_path)], cwd=ROOT / "bench", capture_output=True, text=True
+        [sys.executable, "-c", WITH_AN_ORPHAN, str(tmp_path)], cwd=BENCH, capture_output=True, text=True
     )
     assert out.returncode == 0, out.stderr
     alone, left, after = json.loads(out.stdout)
@@ -233,7 +232,7 @@ def test_a_run_that_makes_no_progress_hangs_and_one_that_is_gone_has_ended_early
 def test_the_short_form_finds_nothing_wrong(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     out = subprocess.run(
-        [sys.executable, str(ROOT / "bench" / "torture.py"), "--short"], capture_output=True, text=True, env=environment
+        [sys.executable, str(BENCH / "torture.py"), "--short"], capture_output=True, text=True, env=environment
     )
     from torturing.story import WRONG
 

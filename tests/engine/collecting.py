@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,16 +12,17 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.algorithms.bases.segment import Metrics, SegmentAlgorithm
 from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.acting.inference import Inference
 from penstock.engine.acting.weights import SharedWeights
-from penstock.engine.messages import Learned, Report
-from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.engine.messages import Learned, Save
+from penstock.engine.paths.segment_learner import LEARNER, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import LearnerState
+from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
@@ -30,10 +32,14 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState
 from penstock.nn import Distribution
+from penstock.runs.checkpoint import Checkpoint, load_checkpoint
+from tests.engine.reports import Reports
 from tests.envs.counting import CountingEnv
 
-READER = 0xFFFF
 FIRST_VERSION = 3  # of the weights to start from, so that it is not 0 by chance
+
+COLUMNS = ("obs", "first", "action", "reward", "terminated", "truncated", "valid", "log_prob", "memory")
+SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
 
 TINY: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
@@ -41,52 +47,74 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Collecting:
+class Polled:
     """A run without supervisor.
 
     Attributes
     ----------
     reports
-        Everything that a role has reported, as (kind, payload).
+        Everything that a role has reported.
     model
         The network whose weights were published.
     """
 
-    def __init__(self, algorithm: type[SegmentAlgorithm], **settings: Any) -> None:
-        config = make_config(algorithm.Config, {**TINY, **settings})
+    def __init__(self, algorithm: type[Algorithm], settings: dict[str, Any]) -> None:
+        config = make_config(algorithm.Config, settings)
         self.env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
         observation, action, _ = probe(self.env)
-        self.algorithm = algorithm(config, observation, action)
+        self.algorithm: Any = algorithm(config, observation, action)
         torch.manual_seed(config.seed)
-        self.model = self.algorithm.build_model()
-        with torch.no_grad():
-            self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
+        self.model: Any = self.algorithm.build_model()
+        path = self.begin()
         self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
         self.weights = SharedWeights(self.model, self.arena.weights)
         self.weights.publish(FIRST_VERSION, 0)
-        self.reports: list[Report] = []
+        self.reports = Reports()
         is_central = infers_centrally(config.inference, self.algorithm)
-        inference = Inference(self.arena, self.algorithm, "cpu", SegmentPath())
+        inference = Inference(self.arena, self.algorithm, "cpu", path)
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(
-                RolloutSpec(i, self.env, SegmentPath(), config.seed, 0, 1), self.arena, self.report,
+                RolloutSpec(i, self.env, path, config.seed, 0, 1), self.arena, self.reports.append,
                 None if is_central else inference,
             )
             for i in range(config.workers)
-        ]
-        self.reader = BatchReader(
-            self.arena, config.num_lanes, torch.device("cpu"), reward_scale=1.0, reward_clip=None, max_policy_lag=100
-        )
+        ]  # fmt: skip
 
-    def report(self, report: Report) -> None:
-        """What the roles are given to report by."""
-        self.reports.append(report)
+    def begin(self) -> Any:
+        """Make ready what the first weights are published of; return the data path."""
+        raise NotImplementedError
 
     def poll(self) -> bool:
         """Poll the workers and whoever infers for them, once each."""
         moved = [worker.poll() for worker in self.workers]
         return any([*moved, self.policy_worker is not None and self.policy_worker.poll()])
+
+    @property
+    def learned(self) -> list[Learned]:
+        """The learner's reports of what it learned."""
+        return self.reports.of(Learned)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for worker in self.workers:
+            worker.close()
+
+
+class Collecting(Polled):
+    """A run whose learner, if there is one, learns from segments."""
+
+    def __init__(self, algorithm: type[SegmentAlgorithm], **settings: Any) -> None:
+        super().__init__(algorithm, {**TINY, **settings})
+        self.reader = BatchReader(
+            self.arena, self.algorithm.config.num_lanes, torch.device("cpu"), reward_scale=1.0, reward_clip=None,
+            max_policy_lag=100,
+        )  # fmt: skip
+
+    def begin(self) -> SegmentPath:
+        with torch.no_grad():
+            self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
+        return SegmentPath()
 
     def fill(self) -> np.ndarray:
         """Go on until every lane has filled a slot; return them in the order of the lanes, not yet taken."""
@@ -99,16 +127,15 @@ class Collecting:
         """One segment of every lane, as a learner would read them; their slots are free again."""
         slots = self.fill()
         self.arena.full.clear()
-        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, LEARNER).all()
         batch, _ = self.reader.read(slots, FIRST_VERSION, 0.0)
         self.arena.release(slots)
         return batch.segments(torch.arange(len(slots)))
 
-    def learner(self, state: LearnerState | None = None) -> SegmentLearner:
+    def learner(self, state: LearnerState | None = None, learning: dict[str, Any] | None = None) -> SegmentLearner:
         """A learner of this run."""
-        return SegmentLearner(
-            self.algorithm, self.arena, state or LearnerState(version=FIRST_VERSION), None, self.report
-        )
+        state = state or LearnerState(version=FIRST_VERSION)
+        return SegmentLearner(self.algorithm, self.arena, state, learning, self.reports.append)
 
     def learn_once(self, learner: SegmentLearner) -> Learned:
         """Let the learner learn one batch, collecting what it needs; return its report."""
@@ -120,21 +147,17 @@ class Collecting:
         assert len(self.learned) == count + 1
         return self.learned[-1]
 
-    @property
-    def learned(self) -> list[Learned]:
-        """The learner's reports of what it learned."""
-        return [report for report in self.reports if isinstance(report, Learned)]
-
     def published(self) -> bytes:
         """The weights block's bytes now, without the number of steps behind them."""
         payload = np.zeros(self.arena.weights.size, np.uint8)
         self.arena.weights.read_into(payload)
         return payload[:-8].tobytes()
 
-    def close(self) -> None:
-        """Close the environments."""
-        for worker in self.workers:
-            worker.close()
+
+def saved(learner: Learner, path: Path) -> Checkpoint:
+    """The checkpoint that a learner makes at this moment."""
+    learner.handle(Save(1, str(path), {}))
+    return load_checkpoint(path)
 
 
 def a_run(algorithm: type[SegmentAlgorithm] = APPO, **settings: Any) -> tuple[Collecting, SegmentLearner]:
@@ -152,6 +175,12 @@ class Repeating(ProximalAlgorithm):
     """An algorithm of several passes over each batch, with any loss."""
 
     Config = RepeatingConfig
+
+
+class Recording(Repeating):
+    """Records the distribution's parameters."""
+
+    records = ("logits",)
 
 
 class Watching(Repeating):

@@ -10,17 +10,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0  # seconds until something awaited is given up
+from tests.places import ROOT
 
-TINY = {
+if TYPE_CHECKING:
+    from penstock.engine.trainer import Trainer
+
+PATIENCE = 30.0  # seconds until something awaited is given up
+FOR_EVER = 10**9  # steps
+
+TINY: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 2, "segment_length": 16, "batch_size": 32,
     "hidden_sizes": (8,), "eval_interval": 0, "eval_episodes": 2,
 }  # fmt: skip
 """Settings of a run that starts and learns as fast as can be."""
+
+
+def without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The settings but for these."""
+    return {name: value for name, value in settings.items() if name not in names}
+
+
+def pids_of(trainer: Trainer) -> dict[str, int]:
+    """Process ids of a run's launcher and roles by name, such as "rollout-0", also of those that just begin."""
+    return trainer._supervisor.backend.pids
 
 
 class Watched:

@@ -6,21 +6,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import torch
 
 import penstock
 from penstock.envs.making import lane_seed
 from penstock.play.evaluation import EVALUATION_LANES
 from penstock.runs.run_directory import RunDirectory
-from tests.engine.processes import TINY, wait_until
+from tests.comparing import identical
+from tests.engine.processes import FOR_EVER, TINY, wait_until, without
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SEGMENTS = {**TINY, "eval_interval": 1}
-NO_BATCH = {name: value for name, value in SEGMENTS.items() if name != "batch_size"}
 REPLAY = {
-    **{name: value for name, value in SEGMENTS.items() if name != "segment_length"},
-    "learning_starts": 100, "buffer_size": 1_000, "updates_per_step": 0.25,
+    **without(SEGMENTS, "segment_length"), "learning_starts": 100, "buffer_size": 1_000, "updates_per_step": 0.25,
 }  # fmt: skip
 SERIAL: dict[str, Any] = {
     **TINY, "backend": "serial", "num_workers": 1, "eval_interval": 64, "total_steps": 256, "learning_rate": 0.01,
@@ -48,17 +46,13 @@ class EvaluatedLate(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.5, self.left == 0, False, {}
 
 
-def equal(one, two):
-    return one.keys() == two.keys() and all(torch.equal(tensor, two[name]) for name, tensor in one.items())
-
-
 @pytest.mark.parametrize(
     ("algorithm", "settings", "run_dir"),
     [
         (penstock.APPO, SEGMENTS, False),
         (penstock.APPO, SEGMENTS, True),
         (penstock.DQN, REPLAY, False),
-        (penstock.A3C, NO_BATCH, True),
+        (penstock.A3C, without(SEGMENTS, "batch_size"), True),
     ],
     ids=["APPO", "APPO with a run_dir", "DQN", "A3C with a run_dir"],
 )
@@ -69,23 +63,23 @@ def test_after_a_target_the_trainer_holds_the_weights_that_reached_it(algorithm,
         if status.steps >= 2_000:
             file.touch()
 
-    env = {"env": EvaluatedLate, "env_kwargs": {"file": str(file)}, "target_return": 1.0, "total_steps": 10**9}
+    env = {"env": EvaluatedLate, "env_kwargs": {"file": str(file)}, "target_return": 1.0, "total_steps": FOR_EVER}
     with algorithm(**{**settings, **env}, run_dir=str(path) if run_dir else None) as algo:
         result = algo.train(quiet=True, on_update=on_update)
         assert result.reached_target
         best, held = algo.best(), algo.get_parameters()[0]
         assert best.steps < 2_000 <= result.steps, "the learner had gone on"
         assert best.mean_return == result.eval_return == algo.status.best_return == 1.0
-        assert equal(held, best.parameters[0])
+        assert identical(held, best.parameters[0])
         assert algo.evaluate(4).steps == best.steps
         algo.save(tmp_path / "now")
         algo.save(tmp_path / "best", best=True)
         for name in ("now", "best"):
-            assert equal(dict(penstock.load_policy(tmp_path / name).model.state_dict()), held)
+            assert identical(dict(penstock.load_policy(tmp_path / name).model.state_dict()), held)
         if run_dir:
             store = RunDirectory.open(path).checkpoints
             assert store.latest().meta["steps"] == result.steps
-            assert equal(store.latest().weights, held) and equal(store.best().weights, held)
+            assert identical(store.latest().weights, held) and identical(store.best().weights, held)
         after = algo.train(2_000, quiet=True)
         assert after.steps >= result.steps and after.reached_target
 
@@ -104,15 +98,15 @@ def test_the_best_weights_are_those_of_the_best_evaluation_whatever_is_learned_l
             saved.meta[name] for name in ("mean_return", "steps", "version")
         )
         assert best.mean_return == algo.status.best_return
-        assert equal(best.parameters[0], saved.weights)
+        assert identical(best.parameters[0], saved.weights)
         if best.version in held:
-            assert equal(best.parameters[0], held[best.version])
+            assert identical(best.parameters[0], held[best.version])
         algo.save(tmp_path / "best", best=True)
         algo.set_parameters(best.parameters)
-        assert equal(algo.get_parameters()[0], best.parameters[0])
+        assert identical(algo.get_parameters()[0], best.parameters[0])
     policy = penstock.load_policy(tmp_path / "best")
     assert (policy.meta["mean_return"], policy.meta["steps"]) == (best.mean_return, best.steps)
-    assert equal(dict(policy.model.state_dict()), best.parameters[0])
+    assert identical(dict(policy.model.state_dict()), best.parameters[0])
 
 
 def test_a_run_that_goes_on_knows_its_best_weights(tmp_path):
@@ -123,7 +117,7 @@ def test_a_run_that_goes_on_knows_its_best_weights(tmp_path):
     with penstock.Trainer.resume(str(path)) as algo:
         best = algo.best()
         assert (best.mean_return, best.steps, best.version) == (before.mean_return, before.steps, before.version)
-        assert equal(best.parameters[0], before.parameters[0])
+        assert identical(best.parameters[0], before.parameters[0])
         assert algo.status.best_return == before.mean_return
 
 

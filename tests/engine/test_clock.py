@@ -78,7 +78,8 @@ def test_more_cpu_time_than_time_is_that_of_several_threads_at_work(now, cpu):
 
 
 def test_of_roles_that_share_a_thread_one_clock_stands_still_while_another_runs(now, cpu):
-    actor, learner = (Clock(np.zeros(32), ("work", "wait")) for _ in range(2))
+    gauges = np.zeros((2, 32))
+    actor, learner = (Clock(row, ("work", "wait")) for row in gauges)
     actor.switch("work")
     now[0], cpu[0] = now[0] + 1.0, cpu[0] + 1.0
     learner.switch("work")  # the actor has had its turn
@@ -86,8 +87,8 @@ def test_of_roles_that_share_a_thread_one_clock_stands_still_while_another_runs(
     actor.switch("wait")
     now[0] += 0.5
     learner.switch("wait")
-    assert (actor._gauges[WALL][:2].tolist(), actor._gauges[CPU][:2].tolist()) == ([1.0, 0.5], [1.0, 0.0])
-    assert (learner._gauges[WALL][:2].tolist(), learner._gauges[CPU][:2].tolist()) == ([4.0, 0.0], [3.0, 0.0])
+    assert gauges[:, WALL][:, :2].tolist() == [[1.0, 0.5], [4.0, 0.0]]
+    assert gauges[:, CPU][:, :2].tolist() == [[1.0, 0.0], [3.0, 0.0]]
 
 
 def test_clocks_in_two_threads_run_at_the_same_time(now):

@@ -16,20 +16,13 @@ from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory
 from penstock.experience.requests import Pending
-from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
-from tests.engine.processes import Watched
-from tests.experience.test_batch import CPU, filled_arena, read, reader
+from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
+from tests.engine.processes import Watched, pids_of
+from tests.experience.reading import CPU, filled_arena, read, reader
 
 pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.timeout(300)]
 
 GPU = torch.device("cuda")
-SHORT = {"env_kwargs": {"max_episode_steps": 9}}
-
-
-class Recording(Repeating):
-    """Records the distribution's parameters."""
-
-    records = ("logits",)
 
 
 class Peeking(APPO):
@@ -53,7 +46,7 @@ def exact():
 
 def on_gpu(algorithm=Recording, **settings):
     run = Collecting(algorithm, inference="central", **settings)
-    inference = DeviceInference(run.arena, run.algorithm, "cuda", SegmentPath(), run.report)
+    inference = DeviceInference(run.arena, run.algorithm, "cuda", SegmentPath(), run.reports.append)
     run.policy_worker = PolicyWorker(run.arena, inference)
     return run, inference
 
@@ -72,7 +65,7 @@ def test_graphs_answer_what_the_cpu_answers_to_1e_5(exact, memory):
         torch.testing.assert_close(one.memory, two.memory, rtol=1e-5, atol=1e-5)
     assert all(bucket.graph is not None for bucket in inference._buckets)
     assert len({bucket.graph.pool() for bucket in inference._buckets}) == 1
-    assert not [report.text for report in run.reports if isinstance(report, Note)]
+    assert not [report.text for report in run.reports.of(Note)]
     plain.close()
     run.close()
 
@@ -113,7 +106,7 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     for _ in range(5):
         assert run.poll()
     assert all(bucket.graph is None for bucket in inference._buckets)
-    (note,) = [report.text for report in run.reports if isinstance(report, Note)]
+    (note,) = [report.text for report in run.reports.of(Note)]
     assert note.startswith("inference runs without CUDA graphs: ")
     torch.ones(3, device="cuda").sum().item()  # what failed is over
     run.close()
@@ -180,8 +173,8 @@ def test_it_learns_to_balance_a_pole(precision):
         APPO, env="CartPole-v1", device="cuda", precision=precision, seed=1, run_dir=None, **settings
     ) as trainer:
         result = trainer.train(quiet=True)
-        family = Watched(list(trainer._supervisor.backend.pids.values()))
-        assert set(trainer._supervisor.backend.pids) == {"launcher", "rollout-0", "rollout-1", "learner", "evaluator"}
+        family = Watched(list(pids_of(trainer).values()))
+        assert set(pids_of(trainer)) == {"launcher", "rollout-0", "rollout-1", "learner", "evaluator"}
         assert result.reached_target and result.eval_return >= 400.0
         before = trainer.get_parameters()
         trainer.set_parameters(before)

@@ -15,18 +15,9 @@ from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.experience.requests import Pending
-from tests.engine.collecting import Collecting, Repeating
+from tests.engine.collecting import COLUMNS, SHORT, Collecting, Recording
 from tests.envs.masked import MaskedEnv
-
-CPU = torch.device("cpu")
-COLUMNS = ("obs", "first", "action", "reward", "terminated", "truncated", "valid", "log_prob", "memory")
-SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
-
-
-class Recording(Repeating):
-    """Records the distribution's parameters."""
-
-    records = ("logits",)
+from tests.experience.reading import CPU
 
 
 class Scheduled(APPO):
@@ -38,7 +29,7 @@ class Scheduled(APPO):
 
 
 def device_inference(run):
-    return DeviceInference(run.arena, run.algorithm, "cpu", SegmentPath(), run.report)
+    return DeviceInference(run.arena, run.algorithm, "cpu", SegmentPath(), run.reports.append)
 
 
 def capturing(inference):
@@ -159,7 +150,7 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
             one.answer(Pending(np.array(groups), np.array([1] * len(groups))))
             answers.append(run.arena.columns["action"][rows].copy())
         assert np.array_equal(*answers)
-    notes = [report.text for report in run.reports if isinstance(report, Note)]
+    notes = [report.text for report in run.reports.of(Note)]
     assert notes == [
         "inference runs without CUDA graphs: RuntimeError: operation not permitted when stream is capturing"
     ]

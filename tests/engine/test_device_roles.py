@@ -23,8 +23,8 @@ from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
 from tests.engine.collecting import FIRST_VERSION, Collecting
-from tests.engine.processes import TINY, Watched, wait_until
-from tests.engine.test_local import Stubborn, always
+from tests.engine.processes import TINY, Watched, pids_of, wait_until, without
+from tests.engine.stubborn import STAY, Stubborn, always
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -108,18 +108,17 @@ def test_without_a_policy_worker_there_is_nothing_to_share(one_process):
 
 @pytest.mark.parametrize("algorithm", [APPO, DQN])
 def test_a_run_learns_goes_on_and_leaves_nothing_behind(one_process, algorithm):
-    settings = {**CENTRAL, "learning_starts": 100} if algorithm is DQN else CENTRAL
-    settings = {name: value for name, value in settings.items() if algorithm is APPO or name != "segment_length"}
+    settings = {**without(CENTRAL, "segment_length"), "learning_starts": 100} if algorithm is DQN else CENTRAL
     with Trainer(algorithm, **settings) as trainer:
         versions = []
         trainer.train(1_000, quiet=True, on_update=lambda status: versions.append(status.version))
-        pids = trainer._supervisor.backend.pids
+        pids = pids_of(trainer)
         assert set(pids) == {"launcher", "rollout-0", "rollout-1", "learner", "evaluator"}
         for more in (500, 300):
             steps = trainer.train(more, quiet=True).steps
             # What is reported as learned is what the user gets.
             assert trainer.evaluate(1).steps == steps and trainer._weights.version == trainer.status.version
-        assert trainer._supervisor.backend.pids == pids
+        assert pids_of(trainer) == pids
         assert np.all(np.diff(versions) >= 0) and trainer.status.version > 10
         assert {role.name for role in trainer.status.roles} == {"rollout x2", "policy", "learner", "evaluator"}
         family = Watched(list(pids.values()))
@@ -136,7 +135,7 @@ def test_it_learns_to_balance_a_pole(one_process):
 
 
 def test_weights_that_are_set_fence_off_what_older_ones_chose(one_process):
-    with Trainer(Stubborn, **{**CENTRAL, "num_envs_per_worker": 4}) as trainer:
+    with Trainer(Stubborn, **{**CENTRAL, **STAY, "num_envs_per_worker": 4}) as trainer:
         trainer.train(500, quiet=True)
         for action in (0, 1):
             before = trainer.status.version
@@ -157,7 +156,7 @@ def test_killing_the_process_ends_the_run_as_the_death_of_a_learner_does(one_pro
     trainer = Trainer(APPO, **{**CENTRAL, "run_dir": str(tmp_path / "run"), "checkpoint_interval": 200})
 
     def kill(status):
-        if status.steps > 1_000 and (pid := trainer._supervisor.backend.pids.get("learner")):
+        if status.steps > 1_000 and (pid := pids_of(trainer).get("learner")):
             with contextlib.suppress(ProcessLookupError):  # it is gone, and nobody has looked yet
                 os.kill(pid, signal.SIGKILL)
 
@@ -171,7 +170,7 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
         def kill(status):
             if not killed and status.steps > 500:
-                killed.append(trainer._supervisor.backend.pids["rollout-0"])
+                killed.append(pids_of(trainer)["rollout-0"])
                 os.kill(killed[0], signal.SIGKILL)
 
         trainer.train(2_500, quiet=True, on_update=kill)
@@ -290,7 +289,7 @@ def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learn
     policy = PolicyRole(run.algorithm, SegmentPath(), 1)
     state = LearnerState(version=FIRST_VERSION)
     pair = DeviceRole(LearnerRole(run.algorithm, SegmentPath(), state, None, 1), policy).build(
-        run.arena, run.report
+        run.arena, run.reports.append
     )
     run.workers[0].poll()
     end = time.monotonic() + 30

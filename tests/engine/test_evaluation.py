@@ -225,7 +225,7 @@ def test_an_evaluation_sums_up_its_episodes():
 
 def an_evaluator(run):
     """An evaluator of the run's weights."""
-    return Evaluator(run.algorithm, run.env, run.arena, run.report)
+    return Evaluator(run.algorithm, run.env, run.arena, run.reports.append)
 
 
 def evaluate(evaluator, run, store=None, best_return=None, deadline=math.inf):

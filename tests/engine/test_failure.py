@@ -34,11 +34,10 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.collecting import Collecting
-from tests.engine.processes import TINY, Watched
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of
 from tests.envs.faulty import GOOD, FaultyEnv
 
 ONE_LANE = {**TINY, "num_workers": 1, "num_envs_per_worker": 1, "batch_size": 16, "num_epochs": 1, "run_dir": None}
-FOR_EVER = 10**9
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -101,7 +100,7 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
     assert sum(writing) + waiting == trainer._arena.shape.num_slots
     assert max(writing) <= settings["num_envs_per_worker"]
 
-    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    family = Watched(list(pids_of(trainer).values()))
     with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL, the 6th within 10 minutes"):
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, ["rollout-1"])))
     assert family.left_after(2.0) == []
@@ -112,12 +111,12 @@ def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch
     monkeypatch.setattr(restarts, "_back_off", lambda count: 1.0)  # it is asked before it is back
     with Trainer(APPO, **{**TINY, "eval_interval": 10**6}, run_dir=None, total_steps=200) as trainer:
         trainer.train(64, quiet=True)
-        pids = trainer._supervisor.backend.pids
+        pids = pids_of(trainer)
         os.kill(pids["evaluator"], signal.SIGKILL)
         result = trainer.train(quiet=True)
         assert result.eval_return is not None
         assert trainer.status.restarts == 1
-        assert trainer._supervisor.backend.pids["evaluator"] != pids["evaluator"]
+        assert pids_of(trainer)["evaluator"] != pids["evaluator"]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +125,9 @@ def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch
 def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim, story, tmp_path):
     trainer = Trainer(APPO, **TINY, run_dir=str(tmp_path / "run"))
     trainer.train(64, quiet=True)
-    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    family = Watched(list(pids_of(trainer).values()))
     assert len(family.pids) == 5
-    os.kill(trainer._supervisor.backend.pids[victim], signal.SIGKILL)
+    os.kill(pids_of(trainer)[victim], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
         trainer.train(FOR_EVER, quiet=True)
     assert family.left_after(2.0) == []
@@ -265,7 +264,7 @@ class FailsInAnyOtherProcess(Counting):
 def test_environments_that_cannot_even_be_made_end_the_run(on_env_error, quick_restarts):
     settings = {**ONE_LANE, "env": FailsInAnyOtherProcess, "env_kwargs": {"home": os.getpid()}}
     trainer = Trainer(PPO, **settings, on_env_error=on_env_error)
-    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    family = Watched(list(pids_of(trainer).values()))
     with pytest.raises(TrainingFailed, match=r"(?s)failed in make \(.*no game server here"):
         trainer.train(quiet=True)
     assert family.left_after(2.0) == []
@@ -291,7 +290,7 @@ def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp
     trainer = Trainer(APPO, **{**TINY, "env": Hangs, "num_workers": 1}, run_dir=str(tmp_path / "run"))
     with pytest.raises(TrainingInterrupted):
         trainer.train(quiet=True, on_update=InterruptsWhen(is_named))
-    family = Watched(list(trainer._supervisor.backend.pids.values()))
+    family = Watched(list(pids_of(trainer).values()))
     trainer.close()
     assert family.left_after(2.0) == []
     assert log.read_text().count("environment Hangs hangs: rollout-0 has waited") == 1
@@ -323,8 +322,9 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
     def on_update(status):
         saved_before.append(bool(RunDirectory.open(run_dir).checkpoints.steps()))
 
-    env = {"env": NeverEnds, "env_kwargs": {"hangs": hangs_for_ever}, "eval_interval": 10**9, "checkpoint_interval": 0}
-    settings = {**TINY, **env, "eval_max_steps": 10**9, "max_seconds": 3.0, "total_steps": 64, "num_workers": 1}
+    env = {"env": NeverEnds, "env_kwargs": {"hangs": hangs_for_ever}, "num_workers": 1, "checkpoint_interval": 0}
+    evaluation = {"eval_interval": FOR_EVER, "eval_max_steps": FOR_EVER}
+    settings = {**TINY, **env, **evaluation, "max_seconds": 3.0, "total_steps": 64}
     with Trainer(APPO, **settings, run_dir=str(run_dir)) as trainer:
         result = trainer.train(quiet=True, on_update=on_update)
         assert result.stopped in ("steps", "seconds") and not result.reached_target
@@ -393,7 +393,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkp
     settings = {**TINY, "checkpoint_interval": 0, "total_steps": FOR_EVER, "run_dir": str(run_dir)}
     with Trainer(APPO, **settings) as trainer:
         good = trainer.train(64, quiet=True)
-        learner = trainer._supervisor.backend.pids["learner"]
+        learner = pids_of(trainer)["learner"]
         resource.prlimit(learner, resource.RLIMIT_FSIZE, (1024, 1024))
         after = trainer.train(64, quiet=True)
         with pytest.raises(OSError, match="File too large"):

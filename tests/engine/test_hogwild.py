@@ -34,15 +34,15 @@ from penstock.nn.model import RETURN_PRIOR_ROWS
 from penstock.play.noise import NoiseStreams
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
-from tests.engine.processes import TINY, Watched, wait_until
-from tests.engine.test_resume import same
+from tests.comparing import identical
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
+from tests.engine.stubborn import STAY, StubbornWorker, always
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("one_thread")]
 
-LOCAL: dict[str, Any] = {**{name: value for name, value in TINY.items() if name != "batch_size"}, "run_dir": None}
+LOCAL: dict[str, Any] = {**without(TINY, "batch_size"), "run_dir": None}
 SERIAL: dict[str, Any] = {**LOCAL, "backend": "serial", "segment_length": 5, "seed": 5}
 ONE_LANE = {**SERIAL, "num_workers": 1, "num_envs_per_worker": 1}
-FOR_EVER = 10**9
 
 
 @pytest.fixture
@@ -370,7 +370,7 @@ def test_two_workers_both_contribute_and_their_steps_add_up(tmp_path):
         assert (brought[:2] > 0).any(1).all() and not brought[2].any()
         assert 0 <= status.policy_lag_min <= status.policy_lag_mean <= status.policy_lag_max
         assert math.isfinite(status.losses["policy_loss"])
-        family = Watched(list(trainer._supervisor.backend.pids.values()))
+        family = Watched(list(pids_of(trainer).values()))
     assert family.left_after(0.0) == []
 
 
@@ -402,7 +402,7 @@ def test_a_checkpoint_is_gone_on_from_with_its_counters_and_statistics(tmp_path)
         assert all(torch.equal(found[name], tensor) for name, tensor in last.weights.items())
         trainer.save(str(tmp_path / "copy"))
         again = load_checkpoint(tmp_path / "copy")
-        assert same(again.weights, last.weights) and same(again.state, last.state)
+        assert identical(again.weights, last.weights) and identical(again.state, last.state)
         assert trainer.train(quiet=True).steps >= 2_000
         rest(trainer, tmp_path)
         assert trainer.status.steps == trainer._arena.contributions[:, Contribution.STEPS].sum()
@@ -424,27 +424,14 @@ def test_weights_that_are_set_take_the_place_of_the_shared_ones(segments):
         assert min(min(map(min, s["versions"])) for s in segments[seen:]) == version + 1
 
 
-class Stubborn(A3C):
-    """Refuses to learn from an action that its policy would not choose, once that is sure of itself."""
-
-    def prepare(self, model, batch):
-        bias = model.policy_head.bias
-        if bias.abs().max() > 100 and not (batch.action[batch.valid] == bias.argmax()).all():
-            raise RuntimeError("an action of older weights was learned from")
-        super().prepare(model, batch)
-
-
 @pytest.mark.parametrize("backend", ["serial", "local"])
 def test_segments_that_were_begun_with_older_weights_are_fenced_off(backend):
     # Episodes that are cut off take rows of their own: lanes and workers are not in step, segments are open at goals.
-    settings = {**LOCAL, "backend": backend, "env_kwargs": {"max_episode_steps": 9}, "learning_rate": 1e-30}
-    with Trainer(Stubborn, **settings, total_steps=FOR_EVER) as trainer:
+    settings = {**LOCAL, "backend": backend, "env_kwargs": {"max_episode_steps": 9}, **STAY}
+    with Trainer(StubbornWorker, **settings, total_steps=FOR_EVER) as trainer:
         trainer.train(200, quiet=True)
         for action in (0, 1, 0):
-            weights = weights_of(trainer)
-            weights["policy_head.bias"][:] = 0.0
-            weights["policy_head.bias"][action] = 1_000.0
-            trainer.set_parameters({0: weights})
+            trainer.set_parameters(always(action, trainer.get_parameters()))
             before = trainer.status.steps
             assert trainer.train(200, quiet=True).steps >= before + 200
             assert trainer.get_parameters()[0]["policy_head.bias"].argmax() == action
@@ -497,7 +484,7 @@ class Killing:
     """Called with every status: kills a worker, once, and is content when much was learned after that."""
 
     def __init__(self, trainer, victim):
-        self._pids = trainer._supervisor.backend.pids
+        self._pids = pids_of(trainer)
         self._victim = victim
         self.steps = None
 

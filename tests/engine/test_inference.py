@@ -9,17 +9,8 @@ from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Episodes, Stop
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.requests import Pending, Requests
-from tests.engine.collecting import FIRST_VERSION, Collecting, Repeating
-
-
-class Recording(Repeating):
-    """Records the distribution's parameters."""
-
-    records = ("logits",)
-
-
-COLUMNS = ("obs", "first", "action", "reward", "terminated", "truncated", "valid", "log_prob", "memory")
-SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
+from tests.comparing import identical
+from tests.engine.collecting import COLUMNS, FIRST_VERSION, SHORT, Collecting, Recording
 
 
 def batches(count=3, **settings):
@@ -108,14 +99,19 @@ def test_an_answer_that_is_given_again_is_the_same(monkeypatch):
     for _ in range(3):
         run.poll()
     run.workers[0].poll()
+    columns, requests = run.arena.columns, run.arena.requests
+    pending = requests.pending()
+
+    def answer():
+        assert run.policy_worker.poll()
+        memories = [requests.memory(Pending(pending.groups, pending.numbers + turn)) for turn in (0, 1)]
+        return [columns["action"][requests.rows[0]], columns["log_prob"][requests.rows[0]], *memories]
+
     with monkeypatch.context() as death:
         death.setattr(Requests, "mark_answered", lambda requests, pending: None)
-        assert run.policy_worker.poll()
-    columns, memory, rows = run.arena.columns, run.arena.requests._memory, run.arena.requests.rows[0]
-    first = [columns["action"][rows].copy(), columns["log_prob"][rows].copy(), memory.copy()]
-    assert run.policy_worker.poll()
-    again = [columns["action"][rows], columns["log_prob"][rows], memory]
-    assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True)) and again[2].any()
+        first = answer()
+    again = answer()
+    assert identical(first, again) and again[-1].any()
     run.close()
 
 
@@ -179,6 +175,6 @@ def test_a_rollout_worker_reports_its_episodes_when_it_is_closed_at_the_latest()
     for _ in range(4):
         run.take()
     run.close()
-    lengths = [length for report in run.reports if isinstance(report, Episodes) for _, length in report.finished]
+    lengths = [length for report in run.reports.of(Episodes) for _, length in report.finished]
     assert lengths and max(lengths) <= 9
     assert sum(lengths) <= 4 * 33  # four segments of 8 steps in each of 4 lanes, and the step that asked for more

@@ -19,7 +19,7 @@ from penstock.engine.trainer import Trainer
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.ipc import Arena
 from tests.engine.broken_environment import Counting
-from tests.engine.processes import TINY, Watched, family, started, wait_for_line, wait_until
+from tests.engine.processes import TINY, Watched, family, pids_of, started, wait_for_line, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -132,7 +132,7 @@ def launcher_of_a_run(**settings):
     """Process id of the launcher of a short run."""
     with Trainer(PPO, **{**TINY, **settings}, run_dir=None) as trainer:
         trainer.train(32, quiet=True)
-        return trainer._supervisor.backend.pids["launcher"]
+        return pids_of(trainer)["launcher"]
 
 
 def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
@@ -186,7 +186,7 @@ def test_a_kept_launcher_that_was_killed_is_replaced():
 def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
     with launcher.kept(), Trainer(PPO, **TINY, run_dir=None) as one:
         one.train(32, quiet=True)
-        pid = one._supervisor.backend.pids["launcher"]
+        pid = pids_of(one)["launcher"]
         other = launcher_of_a_run()
         assert other != pid and launcher._prepared is not None and launcher._prepared.pid == other
         processes = Watched([pid])
@@ -211,7 +211,7 @@ def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
     settings = {**TINY, "env": StartsAProcess, "env_kwargs": {"folder": str(tmp_path)}, "num_workers": 1}
     with Trainer(PPO, **{**settings, "num_envs_per_worker": 2}, run_dir=None) as trainer:
         trainer.train(32, quiet=True)
-        worker = trainer._supervisor.backend.pids["rollout-0"]
+        worker = pids_of(trainer)["rollout-0"]
         servers = [int(path.name.partition("-")[2]) for path in tmp_path.glob(f"{worker}-*")]
         assert len(servers) == 2
         processes = Watched(servers)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
@@ -12,7 +11,8 @@ from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
-from tests.engine.collecting import FIRST_VERSION, Collecting, Watching, Witnessed, a_run
+from tests.comparing import identical
+from tests.engine.collecting import FIRST_VERSION, Collecting, Watching, Witnessed, a_run, saved
 
 
 class WatchingInStep(Watching):
@@ -32,23 +32,19 @@ def test_the_steps_learned_from_are_exactly_those_that_the_environments_made():
     run.close()
 
 
-def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_alone():
+def test_a_batch_that_is_stale_as_a_whole_leaves_weights_optimiser_and_version_alone(tmp_path):
     run, learner = a_run(max_policy_lag=4)
     run.learn_once(learner)  # so that the optimiser has momentum
     weights, version = run.published(), run.arena.weights.version
     before, pace = run.learned[-1], int(run.arena.control[Control.PACE])
-
-    def state():
-        moments = [tensor for state in learner._optimizer.state.values() for tensor in state.values()]
-        return [tensor.clone() for tensor in (*moments, *learner._model.state_dict().values())]
-
-    kept = state()
+    kept = saved(learner, tmp_path / "before")
     run.arena.columns["version"].reshape(-1, 9)[run.fill()] -= 1000
     run.arena.control[Control.GOAL] = 1000
     assert learner.poll()
     assert run.published() == weights and run.arena.weights.version == version
     assert run.arena.control[Control.PACE] == pace > 0, "no work tells nothing of the pace"
-    assert all(torch.equal(one, two) for one, two in zip(kept, state(), strict=True))
+    after = saved(learner, tmp_path / "after")
+    assert identical(kept.weights, after.weights) and identical(kept.state["optimizer"], after.state["optimizer"])
     report = run.learn_once(learner)
     assert report.experience["masked_steps"] == 32 and report.steps == before.steps + 32
     run.close()
@@ -79,8 +75,8 @@ def test_a_synchronous_learner_takes_the_lanes_in_their_order():
     run.fill()
     run.arena.full.push_many(run.arena.full.pop_many(9)[::-1].copy())
     seen = []
-    read = learner._reader.read
-    learner._reader.read = lambda slots, *rest: seen.append(run.arena.lane_of(slots).tolist()) or read(slots, *rest)
+    prepare = run.algorithm.prepare
+    run.algorithm.prepare = lambda model, batch: seen.append(batch.lane.tolist()) or prepare(model, batch)
     run.learn_once(learner)
     assert seen == [[0, 1, 2, 3]]
     run.close()
@@ -188,9 +184,10 @@ def test_a_checkpoint_holds_weights_optimiser_and_counters_to_go_on_from(tmp_pat
     checkpoint = load_checkpoint(tmp_path / "saved")
     counters = {"steps": report.steps, "version": report.version, "updates": report.updates}
     assert counters.items() <= checkpoint.meta.items() and checkpoint.meta["env"] == "CartPole-v1"
-    assert all(torch.equal(checkpoint.weights[name], x) for name, x in learner._model.state_dict().items())
-    other = run.learner(LearnerState(**counters))
-    other._optimizer.load_state_dict(checkpoint.state["optimizer"])
+    run.weights.refresh()
+    assert identical(checkpoint.weights, dict(run.model.state_dict()))
+    other = run.learner(LearnerState(**counters), checkpoint.state)
+    assert identical(other.learning_state()["optimizer"], checkpoint.state["optimizer"])
     run.close()
 
 

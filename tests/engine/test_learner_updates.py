@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
@@ -90,9 +91,10 @@ def test_a_target_kl_ends_a_batchs_updates_early(algorithm):
 @pytest.mark.parametrize("max_grad_norm", [0.25, 1e9])
 def test_an_update_moves_the_weights_by_at_most_the_clipped_gradient(max_grad_norm):
     run, learner = a_run(Plain, batch_size=32, learning_rate=1.0, max_grad_norm=max_grad_norm)
-    before = torch.cat([p.detach().flatten().clone() for p in learner._model.parameters()])
+    before = parameters_to_vector(run.model.parameters()).detach().clone()
     report = run.learn_once(learner)
-    moved = (torch.cat([p.detach().flatten() for p in learner._model.parameters()]) - before).norm().item()
+    run.weights.refresh()
+    moved = (parameters_to_vector(run.model.parameters()) - before).norm().item()
     norm = report.losses["grad_norm"]
     assert norm > 0.25 and moved == pytest.approx(min(norm, max_grad_norm), rel=1e-4)
     run.close()
@@ -106,11 +108,11 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
     report = run.learn_once(learner)
     assert report.skipped_updates == 1 and report.updates == 0 and report.version == FIRST_VERSION
     assert report.steps == 32
-    parameters = [p for p in learner._model.parameters()]
-    assert all(torch.isfinite(p).all() for p in parameters) and run.published() == weights
+    assert run.published() == weights
     report = run.learn_once(learner)
     assert report.skipped_updates == 1 and report.updates == 1
-    assert all(torch.isfinite(p).all() for p in parameters) and run.published() != weights
+    run.weights.refresh()
+    assert all(torch.isfinite(p).all() for p in run.model.parameters()) and run.published() != weights
     run.close()
 
 
@@ -118,11 +120,13 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(factor):
 def test_a_batch_of_which_any_update_is_not_finite_stays_out_of_the_statistics(factors):
     run, learner = a_run(PoisonedWithReturns, batch_size=32, num_epochs=2, normalize_returns=True)
     run.algorithm.factors = (*factors, 1.0, 1.0)
-    moments = (learner._model.return_moments, learner._model.input.moments)
+    moments = (run.model.return_moments, run.model.input.moments)
     report = run.learn_once(learner)
+    run.weights.refresh()
     assert (report.updates, report.skipped_updates) == (1, 1)
     assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS, 0]
     run.learn_once(learner)
+    run.weights.refresh()
     assert [each.count.item() for each in moments] == [RETURN_PRIOR_ROWS + 32, 32]
     run.close()
 
@@ -166,10 +170,11 @@ def test_a_finite_update_in_between_forgives_those_before():
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 def test_updates_reach_the_memory_core_and_normalise_returns(algorithm, memory):
     run, learner = a_run(algorithm, memory=memory, normalize_returns=True)
-    before = {name: tensor.clone() for name, tensor in learner._model.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     for _ in range(2):
         run.learn_once(learner)
-    after = learner._model.state_dict()
+    run.weights.refresh()
+    after = run.model.state_dict()
     for name in ("memory.cell.weight_hh", "memory.cell.weight_ih", "return_moments.mean", "input.moments.mean"):
         assert not torch.equal(before[name], after[name]), name
     assert after["return_moments.count"].item() - RETURN_PRIOR_ROWS == run.learned[-1].steps

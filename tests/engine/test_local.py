@@ -5,14 +5,12 @@ import math
 import os
 import threading
 import time
-from dataclasses import dataclass
-from typing import ClassVar
 
 import psutil
 import pytest
 import torch
 
-from penstock.algorithms.appo import APPO, APPOConfig
+from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
 from penstock.engine.evaluations import REST
@@ -21,45 +19,19 @@ from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.play.evaluation import Evaluation
-from tests.engine.processes import PATIENCE, TINY, Watched
+from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, pids_of
+from tests.engine.stubborn import STAY, Stubborn, always
 
 pytestmark = pytest.mark.timeout(90)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StubbornConfig(APPOConfig):
-    """Weights stay where they are put."""
-
-    learning_rate: float = 1e-30
-
-
-class Stubborn(APPO):
-    """Refuses to learn from an action that its policy would not choose, once that is sure of itself."""
-
-    Config: ClassVar = StubbornConfig
-
-    def prepare(self, model, batch):
-        super().prepare(model, batch)
-        bias = model.policy_head.bias
-        if bias.abs().max() > 100 and not (batch.action[batch.valid] == bias.argmax()).all():
-            raise RuntimeError("an action of older weights was learned from")
-
-
-def always(action, parameters):
-    """Weights under which the policy always chooses this action."""
-    weights = {name: tensor.clone() for name, tensor in parameters[0].items()}
-    weights["policy_head.bias"][:] = 0.0
-    weights["policy_head.bias"][action] = 1_000.0
-    return {0: weights}
-
-
 @pytest.mark.parametrize("inference", ["central", "local"])
 def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_chose(inference):
-    settings = {**TINY, "num_envs_per_worker": 4, "inference": inference, "env": "CartPole-v1"}
+    settings = {**TINY, **STAY, "num_envs_per_worker": 4, "inference": inference}
     with Trainer(Stubborn, **settings, run_dir=None) as trainer:
         first = trainer.train(500, quiet=True)
         assert first.steps >= 500
-        pids = trainer._supervisor.backend.pids
+        pids = pids_of(trainer)
         for action in (0, 1, 0):
             trainer.set_parameters(always(action, trainer.get_parameters()))
             before = trainer.status.steps
@@ -67,7 +39,7 @@ def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_
             kept = trainer.get_parameters()[0]["policy_head.bias"]
             assert kept.argmax() == action
             assert trainer.evaluate(2).mean_length < 12  # a pole pushed one way only falls soon
-        assert trainer._supervisor.backend.pids == pids
+        assert pids_of(trainer) == pids
         assert trainer.status.version > first.steps // settings["batch_size"]
         worker = psutil.Process(pids["rollout-0"]).memory_full_info().uss
         if inference == "central":
@@ -89,7 +61,7 @@ def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch)
         self._turn_until(lambda: self._weights_set, 10.0)
 
     monkeypatch.setattr(Supervisor, "set_weights", set_weights_without_fence)
-    with Trainer(Stubborn, **TINY, run_dir=None) as trainer:
+    with Trainer(Stubborn, **TINY, **STAY, run_dir=None) as trainer:
         trainer.train(500, quiet=True)
         trainer.set_parameters(always(1, trainer.get_parameters()))
         with pytest.raises(TrainingFailed, match="an action of older weights was learned from"):
@@ -118,7 +90,7 @@ def test_ppo_in_processes_computes_what_it_computes_in_one_every_time(tmp_path):
 def test_rollout_workers_yield_to_all_other_roles():
     with Trainer(APPO, **{**TINY, "inference": "central"}, run_dir=None) as trainer:
         trainer.train(64, quiet=True)
-        pids = trainer._supervisor.backend.pids
+        pids = pids_of(trainer)
         niceness = {name: psutil.Process(pid).nice() - os.nice(0) for name, pid in pids.items()}
     assert {"rollout-0", "policy-0", "learner"} <= niceness.keys()
     assert {name: nice for name, nice in niceness.items() if nice} == {
@@ -140,7 +112,7 @@ def test_two_trainers_train_at_once_in_threads_of_one_process():
         settings = {**TINY, "num_workers": 1, "run_dir": None, "seed": number}
         with Trainer(PPO, **settings) as trainer:
             trainer.train(64, quiet=True)
-            results[number] = trainer.train(64, quiet=True).steps, trainer._supervisor.backend.pids
+            results[number] = trainer.train(64, quiet=True).steps, pids_of(trainer)
 
     threads = [threading.Thread(target=train, args=(number,)) for number in (1, 2)]
     for thread in threads:
@@ -182,7 +154,7 @@ def train_until(trainer, condition):
 
 def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
     monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)  # times milliseconds: longer than this test
-    settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": 10**9}
+    settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = trainer._supervisor.evaluations
         train_until(trainer, lambda: evaluations.heard == 1)
@@ -195,7 +167,7 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
 
 def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
     monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)
-    settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": 10**9}
+    settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         train_until(trainer, lambda: trainer._supervisor.evaluations.asked > 2)
         assert trainer._supervisor.evaluations._rests_until == 0.0

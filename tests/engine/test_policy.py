@@ -18,7 +18,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 from penstock.play.policy import Policy, specs_from_json, specs_to_json
 from penstock.runs.checkpoint import CheckpointError
-from tests.envs.masked import MaskedEnv, legal_action
+from tests.envs.masked import Strict
 
 SETTINGS: dict[str, Any] = {
     "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
@@ -247,14 +247,6 @@ def test_a_batch_of_observations_takes_a_batch_of_masks():
     for wrong in ([1, 1], np.ones((1, 3)), np.ones((2, 2))):
         with pytest.raises(ValueError, match="expected 3 entries in action_mask, "):
             policy.act(np.array([4, 5]), action_mask=wrong)
-
-
-class Strict(MaskedEnv):
-    """Refuses actions that its mask does not allow."""
-
-    def step(self, action):
-        assert action == legal_action(self.episode, self.count)
-        return super().step(action)
 
 
 def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):

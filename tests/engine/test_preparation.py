@@ -17,13 +17,12 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
+from penstock.engine.paths.segment_learner import LEARNER
 from penstock.engine.preparation import run_shape
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import SlotState
-
-LEARNER = 0xFFFF
 
 
 def shape_of(algorithm: type, **numbers: Any) -> RunShape:

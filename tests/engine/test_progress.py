@@ -34,9 +34,12 @@ def own_cpu(monkeypatch):
     return spent
 
 
-def a_progress(**settings):
+def a_progress(rows=ROWS, **settings):
     config = SegmentConfig(env="CartPole-v1", **settings)
-    return Progress(config, "ppo", "CartPole-v1", 4, np.zeros((4, 32)), ROWS)
+    gauges = np.zeros((5, 32))
+    progress = Progress(config, "ppo", "CartPole-v1", 4, gauges, rows)
+    progress.gauges = gauges  # for the test to book in
+    return progress
 
 
 def learned(steps, **values):
@@ -50,8 +53,8 @@ def spend(progress, now, seconds, *roles):
         names = ACTIVITIES[ROLES[row].split("-")[0]]
         for name, spent in activities.items():
             wall, cpu = spent if isinstance(spent, tuple) else (spent, 0.0)
-            progress._gauges[row, WALL][names.index(name)] += wall
-            progress._gauges[row, CPU][names.index(name)] += cpu
+            progress.gauges[row, WALL][names.index(name)] += wall
+            progress.gauges[row, CPU][names.index(name)] += cpu
     progress.refresh_shares()
     return {share.name: share for share in progress.status().roles}
 
@@ -159,7 +162,7 @@ def test_looks_in_between_do_not_shorten_what_the_shares_are_of(now):
 
 def test_too_short_a_look_is_put_off_until_there_is_enough_to_share_out(now):
     progress = a_progress()
-    progress._gauges[:, SINCE] = 1e6  # not seconds
+    progress.gauges[:, SINCE] = 1e6  # not seconds
     assert spend(progress, now, 0.05, {"env": 0.04}) == {}
     assert spend(progress, now, 0.15, {"env": 0.06})["rollout x2"].activities["env"] == pytest.approx(0.25)
 
@@ -167,7 +170,7 @@ def test_too_short_a_look_is_put_off_until_there_is_enough_to_share_out(now):
 def test_a_rest_between_two_trainings_is_nobodys_time(now):
     progress = a_progress()
     spend(progress, now, 1.0, {"env": 1.0}, {"env": 1.0})
-    progress._gauges[0, WALL][-1] += 60.0
+    progress.gauges[0, WALL][-1] += 60.0
     now[0] += 60.0
     progress.restart_rate()
     assert spend(progress, now, 1.0, {"env": 0.5}, {"env": 0.5})["rollout x2"].activities["env"] == 0.5
@@ -184,7 +187,7 @@ def test_time_that_is_booked_only_at_the_end_of_a_long_update_is_not_more_than_a
 def test_a_role_that_began_anew_meanwhile_takes_nothing_from_the_others_of_its_kind(now):
     progress = a_progress()
     spend(progress, now, RECENT_SECONDS, {"env": 5.0}, {"env": 5.0})
-    progress._gauges[0] = 0.0
+    progress.gauges[0] = 0.0
     shares = spend(progress, now, RECENT_SECONDS, {"wait for slots": 1.0}, {"env": 3.0})["rollout x2"].activities
     assert (shares["env"], shares["wait for slots"]) == (0.3, 0.1)
 
@@ -225,9 +228,7 @@ def test_the_role_that_limits_the_run_is_named_with_the_reason(rollout, role, re
 @pytest.mark.parametrize("playing", [{"evaluate": 9.0, "wait for a request": 1.0}, {}], ids=["plays", "hangs"])
 def test_when_only_the_last_evaluation_goes_on_the_evaluator_is_named(playing, now, monkeypatch):
     monkeypatch.setattr("tests.engine.test_progress.ROLES", (*ROLES[:3], "learner", "evaluator"))
-    config = SegmentConfig(env="CartPole-v1")
-    rows = {**ROWS, "evaluator": [4]}
-    progress = Progress(config, "ppo", "CartPole-v1", 4, np.zeros((5, 32)), rows)
+    progress = a_progress({**ROWS, "evaluator": [4]})
     waiting = {"wait for slots": 10.0}
     spend(progress, now, 10.0, waiting, waiting, {}, {"wait for goal": 10.0}, playing)
     status = progress.status()
@@ -277,9 +278,9 @@ def test_before_the_first_look_there_is_no_share_of_real_work():
 def test_the_moment_of_a_report_holds_what_was_booked_then(now):
     progress = a_progress()
     assert progress.last_report is None
-    progress._gauges[0, 0] = 3.0
+    progress.gauges[0, 0] = 3.0
     progress.take_learned(learned(64))
-    progress._gauges[0, 0] = 4.0
+    progress.gauges[0, 0] = 4.0
     moment = progress.last_report
     assert (moment.time, moment.steps, moment.gauges[0, 0]) == (now[0], 64, 3.0)
 

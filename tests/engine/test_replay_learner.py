@@ -13,118 +13,15 @@ import torch
 
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
-from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.td3 import TD3
-from penstock.config import make_config
-from penstock.engine.acting.inference import Inference
-from penstock.engine.acting.weights import SharedWeights
-from penstock.engine.messages import Learned, Report, Save, Saved, SetWeights, WeightsSet
-from penstock.engine.paths.replay import ReplayPath, make_replay
+from penstock.engine.messages import Saved, SetWeights, WeightsSet
 from penstock.engine.paths.replay_learner import ReplayLearner
-from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged, Start
-from penstock.engine.roles.policy_worker import PolicyWorker
-from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
-from penstock.engine.roster import infers_centrally
-from penstock.envs.making import probe
-from penstock.envs.spec import EnvSpec
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.runs.checkpoint import load_checkpoint
-
-FIRST_VERSION = 3  # of the weights to start from, so that it is not 0 by chance
-FOR_EVER = 10**9
-
-TINY: dict[str, Any] = {
-    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (8,), "batch_size": 4,
-    "learning_starts": 10, "buffer_size": 1_000, "updates_per_step": 1.0, "total_steps": 10_000, "backend": "serial",
-}  # fmt: skip
-SHORT = {"env_kwargs": {"max_episode_steps": 9}}  # truncates CartPole's episodes
-
-
-class Replaying:
-    """A run from replay without supervisor, the learner made when it is first wanted.
-
-    Attributes
-    ----------
-    reports
-        Everything that a role has reported, as (kind, payload).
-    model
-        The network whose weights were published.
-    """
-
-    def __init__(self, algorithm: type[ReplayAlgorithm] = DQN, **settings: Any) -> None:
-        config = make_config(algorithm.Config, {**TINY, **settings})
-        env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-        observation, action, _ = probe(env)
-        self.algorithm: Any = algorithm(config, observation, action)
-        torch.manual_seed(config.seed)
-        self.model: Any = self.algorithm.build_model()
-        self.replay, _ = make_replay(self.algorithm, Start(), None)
-        self.arena = ExperienceArena.create(run_shape(self.algorithm, self.model))
-        self.weights = SharedWeights(self.model, self.arena.weights)
-        self.weights.publish(FIRST_VERSION, 0)
-        self.reports: list[Report] = []
-        path = ReplayPath(self.replay)
-        inference = Inference(self.arena, self.algorithm, "cpu", path)
-        is_central = infers_centrally(config.inference, self.algorithm)
-        self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
-        self.workers = [
-            RolloutWorker(
-                RolloutSpec(i, env, path, config.seed, 0, 1), self.arena, self.report,
-                None if is_central else inference,
-            )
-            for i in range(config.workers)
-        ]  # fmt: skip
-        self.arena.control[Control.GOAL] = FOR_EVER
-        self._learner: ReplayLearner | None = None
-
-    @property
-    def learner(self) -> ReplayLearner:
-        """The learner of this run."""
-        if self._learner is None:
-            state = LearnerState(version=FIRST_VERSION)
-            self._learner = ReplayLearner(self.algorithm, self.arena, state, None, self.report, self.replay)
-        return self._learner
-
-    def report(self, report: Report) -> None:
-        """What the roles are given to report by."""
-        self.reports.append(report)
-
-    def step(self) -> bool:
-        """Poll the workers and whoever infers for them, once each."""
-        moved = [worker.poll() for worker in self.workers]
-        return any([*moved, self.policy_worker is not None and self.policy_worker.poll()])
-
-    def learn(self, updates: int) -> None:
-        """Go on until so many more batches are learned from."""
-        goal = self.learner._batches + updates
-        while self.learner._batches < goal:
-            stepped = self.step()
-            assert self.learner.poll() or stepped
-
-    @property
-    def learned(self) -> list[Learned]:
-        """The learner's reports of what it learned."""
-        return [report for report in self.reports if isinstance(report, Learned)]
-
-    def rows(self) -> dict[str, np.ndarray]:
-        """All transitions, oldest first."""
-        return self.replay.buffer.get_all()
-
-    def priorities(self) -> np.ndarray:
-        """Of all rows, oldest first, as they are drawn by: ``(p + eps) ** alpha``."""
-        leaves, ids, _ = self.replay.buffer._core.read_priorities()
-        by_id = dict(zip(ids.tolist(), leaves.tolist(), strict=False))
-        return np.array([by_id[number] for number in self.rows()["ids"].tolist()])
-
-    def close(self) -> None:
-        """Close environments and learner."""
-        for worker in self.workers:
-            worker.close()
-        if self._learner is not None:
-            self._learner.close()
-
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged
+from penstock.experience.arena import Control
+from tests.comparing import identical
+from tests.engine.collecting import FIRST_VERSION, SHORT, saved
+from tests.engine.replaying import Replaying
 
 # ---- what is collected
 
@@ -141,7 +38,7 @@ def test_local_and_central_inference_write_the_same_transitions_and_priorities(a
     collected = []
     for inference in ({"inference": "local"}, {"inference": "central", "num_groups": 1}):
         run = Replaying(algorithm, **settings, **inference, ratio_slack=100)
-        while run.step():
+        while run.poll():
             pass
         collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.first_priorities else {}))
         run.close()
@@ -161,7 +58,7 @@ def test_first_priorities_are_the_temporal_differences_under_the_published_weigh
         ApeX, num_envs_per_worker=4, n_step=n_step, gamma=0.9, priority_alpha=1.0, ratio_slack=60, vectorize=vectorize,
         inference=inference, **SHORT,
     )  # fmt: skip
-    while run.step():
+    while run.poll():
         pass
     rows = {name: torch.from_numpy(array) for name, array in run.rows().items()}
     with torch.no_grad():
@@ -180,7 +77,7 @@ def test_actions_are_random_for_the_steps_before_learning_starts_and_the_policys
         for parameter in run.model.actor_parameters():
             parameter.zero_()  # a policy that does nothing
     run.weights.publish(FIRST_VERSION + 1, 0)
-    while run.step():
+    while run.poll():
         pass
     is_random = (run.rows()["action"] != 0.0).any(1)
     assert is_random.tolist() == [True] * 10 + [False] * 10
@@ -189,7 +86,7 @@ def test_actions_are_random_for_the_steps_before_learning_starts_and_the_policys
 
 def test_exploration_falls_with_the_steps_that_are_taken_also_before_anything_is_learned():
     run = Replaying(exploration=1.0, exploration_final=0.0, exploration_steps=30, ratio_slack=60)
-    while run.step():
+    while run.poll():
         pass
     rows = run.rows()
     with torch.no_grad():
@@ -216,7 +113,7 @@ def test_whoever_is_polled_how_often_steps_and_updates_stay_within_the_band(
     )  # fmt: skip
     order, limiter = random.Random(5), run.replay.limiter
     slack = run.algorithm.config.slack
-    while run.learner._batches < 25:
+    while run.batches < 25:
         for _ in range(order.choice([1, 1, 2, 20])):
             worker = order.choice(run.workers)
             worker.poll()
@@ -227,7 +124,7 @@ def test_whoever_is_polled_how_often_steps_and_updates_stay_within_the_band(
             assert abs(updates_due - limiter.samples / 4) <= slack
         else:
             assert limiter.samples == 0
-        assert run.learner._steps == run.replay.steps_learned(run.learner._batches) <= limiter.inserts
+        assert run.steps == run.replay.steps_learned(run.batches) <= limiter.inserts
     run.close()
 
 
@@ -236,7 +133,7 @@ def test_in_the_serial_backend_steps_and_updates_come_in_turn(updates_per_step, 
     run = Replaying(updates_per_step=updates_per_step)
     story = ""
     while story.count("u") < 30:
-        story += "s" * run.step() + "u" * run.learner.poll()
+        story += "s" * run.poll() + "u" * run.learner.poll()
     assert story.startswith("s" * 10 + "u"), "the first update comes when there is enough to draw from"
     tail = story[20:]
     begin = next(i for i in range(len(cycle)) if tail[i:].startswith(cycle * 3))
@@ -249,9 +146,9 @@ def test_the_steps_of_all_lanes_count_and_the_goal_is_reached_exactly():
     run = Replaying(num_envs_per_worker=4)
     run.arena.control[Control.GOAL] = 33
     for _ in range(50):
-        run.step()
+        run.poll()
         run.learner.poll()
-    assert run.learned[-1].steps == 33 == run.learner._steps
+    assert run.learned[-1].steps == 33 == run.steps
     assert run.learned[-1].updates == 33 - 10
     assert not run.learner.poll() and not run.learner.poll()
     run.close()
@@ -261,17 +158,17 @@ def test_the_count_stands_still_at_a_goal_that_an_interruption_draws_near_though
     # They may take as many more steps as the limiter lets them. What is said last is what the checkpoint says.
     run = Replaying(ratio_slack=20)
     run.learn(7)
-    while run.step():  # the updates due for these steps ...
+    while run.poll():  # the updates due for these steps ...
         pass
     while run.learner.poll():  # ... are made
         pass
-    assert run.learner._replay.steps_learned(run.learner._batches) == run.learner._steps
+    assert run.replay.steps_learned(run.batches) == run.steps
     run.arena.control[Control.GOAL] = 0
-    run.learner.handle(Save(1, str(tmp_path / "saved"), {}))
-    while run.step():
+    checkpoint = saved(run.learner, tmp_path / "saved")
+    while run.poll():
         run.learner.poll()
     run.learner.poll()
-    assert run.replay.limiter.inserts > run.learner._steps == load_checkpoint(tmp_path / "saved").meta["steps"]
+    assert run.replay.limiter.inserts > run.steps == checkpoint.meta["steps"]
     run.close()
 
 
@@ -285,17 +182,17 @@ def test_the_count_stands_still_at_a_goal_that_an_interruption_draws_near_though
 def test_steps_that_wait_for_their_n_step_rows_never_hold_up_the_first_batch(algorithm, settings):
     run = Replaying(algorithm, **settings)
     for _ in range(60):
-        run.step()
+        run.poll()
         run.learner.poll()
-    assert run.learner._batches > 20 and run.replay.limiter.inserts > 20
+    assert run.batches > 20 and run.replay.limiter.inserts > 20
     run.close()
 
 
 def test_a_goal_before_learning_starts_is_reached_without_an_update():
     run = Replaying()
     run.arena.control[Control.GOAL] = 7
-    while run.learner._steps < 7:
-        assert run.step()
+    while run.steps < 7:
+        assert run.poll()
         run.learner.poll()
     assert run.learned[-1].steps == 7 and run.learned[-1].updates == 0
     run.close()
@@ -303,7 +200,7 @@ def test_a_goal_before_learning_starts_is_reached_without_an_update():
 
 def test_rollout_workers_that_wait_are_woken_when_half_the_band_is_empty():
     run = Replaying(ratio_slack=8)
-    while run.step():
+    while run.poll():
         pass
     bell = run.arena.rollout_bells[0]
     rung = []
@@ -338,7 +235,7 @@ def test_updates_are_numbered_and_know_how_far_the_run_is():
     assert [batch.number for batch in seen] == list(range(1, 22))
     # The n-th comes after 10 steps and n - 1 more.
     assert [batch.progress for batch in seen] == [pytest.approx((10 + n) / 100) for n in range(21)]
-    assert run.learned[-1].updates == 21 and run.learner._version == FIRST_VERSION + 21
+    assert run.learned[-1].updates == 21 and run.learned[-1].version == FIRST_VERSION + 21
     assert all((batch.weights == 1.0).all() for batch in seen)
     run.close()
 
@@ -389,7 +286,7 @@ def test_weights_are_published_every_so_many_updates(interval):
 
 def test_observation_statistics_grow_by_every_batch_and_travel_with_the_weights():
     run = Replaying(normalize_observations=True)
-    before = run.learner._model.input.state_dict()
+    before = run.model.input.state_dict()
     before = {name: tensor.clone() for name, tensor in before.items()}
     run.learn(1)
     run.weights.refresh()
@@ -415,7 +312,7 @@ def test_an_update_that_is_not_finite_is_left_out_and_counted_and_the_run_goes_o
     run.learn(4)
     assert run.learned[-1].skipped_updates == 2 and run.learned[-1].updates == 2
     assert run.arena.weights.version == FIRST_VERSION + 2
-    assert run.learner._steps == 13, "the steps of the batches left out do not come back"
+    assert run.steps == 13, "the steps of the batches left out do not come back"
     run.close()
 
 
@@ -427,7 +324,7 @@ def test_updates_that_stay_not_finite_end_the_run_with_a_diagnosis():
     run.close()
 
 
-def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
+def test_weights_that_are_set_are_published_and_the_target_is_set_with_them(tmp_path):
     run = Replaying(TD3, env="Pendulum-v1")
     run.learn(5)
     weights = {name: np.full(tensor.shape, 0.25, np.float32) for name, tensor in run.model.state_dict().items()}
@@ -435,7 +332,8 @@ def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
     assert run.reports[-1] == WeightsSet(FIRST_VERSION + 6)
     run.weights.refresh()
     assert run.weights.version == FIRST_VERSION + 6
-    for state in (run.model.state_dict(), run.algorithm.target.state_dict(), run.learner._model.state_dict()):
+    kept = saved(run.learner, tmp_path / "saved").weights
+    for state in (run.model.state_dict(), run.algorithm.target.state_dict(), kept):
         assert all((tensor == 0.25).all() for tensor in state.values())
     run.close()
 
@@ -443,9 +341,8 @@ def test_weights_that_are_set_are_published_and_the_target_is_set_with_them():
 def test_a_checkpoint_holds_what_the_learner_alone_has_and_how_far_the_replay_is(tmp_path):
     run = Replaying(TD3, env="Pendulum-v1")
     run.learn(7)
-    run.learner.handle(Save(1, str(tmp_path / "saved"), {}))
+    checkpoint = saved(run.learner, tmp_path / "saved")
     assert run.reports[-1] == Saved(1, None)
-    checkpoint = load_checkpoint(tmp_path / "saved")
     state = checkpoint.state
     kept = {"updates_per_step": 1.0, "min_size": 10}
     assert state["replay"] == {"inserts": 16, "batches": 7, "counted_from": 0, **kept}
@@ -457,23 +354,19 @@ def test_a_checkpoint_holds_what_the_learner_alone_has_and_how_far_the_replay_is
     run.close()
 
 
-def test_a_learner_made_of_a_saved_state_makes_the_same_next_updates_bit_for_bit():
-    runs = [Replaying(TD3, env="Pendulum-v1", learning_rate_schedule="linear") for _ in range(2)]
-    one, two = runs
+def test_a_learner_made_of_a_saved_state_makes_the_same_next_updates_bit_for_bit(tmp_path):
+    one, two = (Replaying(TD3, env="Pendulum-v1", learning_rate_schedule="linear") for _ in range(2))
     one.learn(7)
-    saved = copy.deepcopy(one.learner.learning_state())
+    learning = copy.deepcopy(one.learner.learning_state())
     two.learn(7)
     two.learner.close()
     state = LearnerState(steps=16, version=FIRST_VERSION + 7, updates=7)
-    two.replay = two.replay.going_on(saved["replay"], 16)
-    two._learner = ReplayLearner(two.algorithm, two.arena, state, saved, two.report, two.replay)
-    for run in runs:
+    two.replay = two.replay.going_on(learning["replay"], 16)
+    two.learner = ReplayLearner(two.algorithm, two.arena, state, learning, two.reports.append, two.replay)
+    for run in (one, two):
         run.learn(3)
-    for (name, first), second in zip(
-        one.learner._model.state_dict().items(), two.learner._model.state_dict().values(), strict=True
-    ):
-        assert torch.equal(first, second), name
-    for run in runs:
+    assert identical(*(saved(run.learner, tmp_path / name).weights for name, run in (("1", one), ("2", two))))
+    for run in (one, two):
         run.close()
 
 

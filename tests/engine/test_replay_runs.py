@@ -16,17 +16,19 @@ import penstock
 from penstock.engine.backends import restarts
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
+from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
+from tests.comparing import identical
 from tests.engine.collecting import Witnessed
-from tests.engine.processes import Watched
+from tests.engine.processes import Watched, pids_of
+from tests.engine.replaying import TINY
 from tests.envs.faulty import FaultyEnv
 
 pytestmark = pytest.mark.timeout(90)
 
 SERIAL: dict[str, Any] = {
-    "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 1, "hidden_sizes": (8,), "batch_size": 4,
-    "learning_starts": 20, "buffer_size": 1_000, "updates_per_step": 1.0, "total_steps": 400, "learning_rate": 3e-3,
-    "seed": 3, "backend": "serial", "eval_interval": 0, "eval_episodes": 2, "run_dir": None,
+    **TINY, "learning_starts": 20, "total_steps": 400, "learning_rate": 3e-3, "seed": 3, "eval_interval": 0,
+    "eval_episodes": 2, "run_dir": None,
 }  # fmt: skip
 LOCAL = {**SERIAL, "backend": "local", "num_workers": 2, "num_envs_per_worker": 2, "learning_starts": 100}
 EVERYTHING = {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
@@ -46,17 +48,6 @@ def trained(algorithm, *calls, **settings):
         for steps in calls:
             result = trainer.train(steps, quiet=True)
         return trainer.get_parameters()[0], result
-
-
-def identical(one, two):
-    """Whether two trees of tensors, arrays and plain values are equal bit for bit."""
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(identical(one[key], two[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(two) and all(map(identical, one, two))
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, two)
-    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
 
 
 # ---- in order
@@ -233,12 +224,10 @@ def test_a_run_with_its_replay_goes_on_as_if_it_had_not_stopped(algorithm, setti
         assert replay.limiter.samples == 4 * checkpoint.meta["updates"]
         assert replay.steps_taken >= 60
         trainer.save(str(tmp_path / "copy"))
-        copy = penstock.load_policy(tmp_path / "copy")
-        assert identical(copy.model.state_dict(), checkpoint.weights)
-        learner = trainer._supervisor.backend._roles["learner"]
-        state = learner.learning_state()
+        copy = load_checkpoint(tmp_path / "copy")
+        assert identical(copy.weights, checkpoint.weights)
         for name in ("target", "optimizers", "generator"):
-            assert identical(state[name], checkpoint.state[name]), name
+            assert identical(copy.state[name], checkpoint.state[name]), name
         trainer.train(4, quiet=True)
         assert trainer.status.steps == 64
         assert abs(trainer.status.updates - checkpoint.meta["updates"] - 4) <= 1, "it learns at once"
@@ -358,8 +347,7 @@ def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends
     path = tmp_path / "run"
     settings = {**LOCAL, "updates_per_step": 0.5, "total_steps": 1_500, "run_dir": str(path)}
     trainer = penstock.DQN(**settings)
-    backend = trainer._supervisor.backend
-    kill = At(300, lambda: os.kill(backend.pids["rollout-0"], signal.SIGKILL))
+    kill = At(300, lambda: os.kill(pids_of(trainer)["rollout-0"], signal.SIGKILL))
     result = trainer.train(quiet=True, on_update=kill)
     assert kill.is_done and trainer.status.restarts == 1
     assert result.stopped == "steps" and result.steps >= 1_500
@@ -368,8 +356,8 @@ def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends
     assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack
     assert len(replay_of(trainer).buffer) == 1_000
 
-    processes = Watched(list(backend.pids.values()))
-    os.kill(backend.pids["learner"], signal.SIGKILL)
+    processes = Watched(list(pids_of(trainer).values()))
+    os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {path}"):
         trainer.train(10**6, quiet=True)
     assert processes.left_after(2.0) == []
@@ -384,7 +372,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from
             trainer.train(quiet=True, on_update=At(300, lambda: os.kill(os.getpid(), signal.SIGINT)))
         steps, updates = interruption.value.result.steps, trainer.status.updates
         assert abs(updates - (steps - 100)) <= trainer.config.slack
-        processes = Watched(list(trainer._supervisor.backend.pids.values()))
+        processes = Watched(list(pids_of(trainer).values()))
     assert processes.left_after(2.0) == []
     checkpoint = RunDirectory.open(path).checkpoints.latest()
     assert checkpoint.meta["steps"] >= 300 and checkpoint.state["replay"]["batches"] == checkpoint.meta["updates"]
@@ -457,9 +445,8 @@ class HalfFrozen(torch.nn.Sequential):
 
 
 def test_losses_that_only_some_updates_report_stay_in_view():
-    reports = []
     with penstock.TD3(**{**SERIAL, **PENDULUM, "policy_delay": 3}) as trainer:
-        trainer.train(80, quiet=True, on_update=lambda status: reports.append(set(status.losses)))
+        trainer.train(80, quiet=True)
         assert {"critic_loss", "q", "actor_loss"} <= set(trainer.status.losses)
 
 

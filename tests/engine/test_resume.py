@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import torch
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
@@ -14,19 +13,12 @@ from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
+from tests.comparing import identical
 from tests.engine.broken_environment import Counting
-from tests.engine.processes import TINY, script
+from tests.engine.processes import TINY, script, without
+from tests.engine.reports import Reports
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
-
-
-def same(a, b) -> bool:
-    """Whether two trees of tensors and plain values are equal."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
 def checkpoints_of(path) -> list[int]:
@@ -48,7 +40,7 @@ def test_a_run_goes_on_where_it_stopped_and_beyond(tmp_path):
     latest, best = store.latest(), store.best()
     assert len(store.steps()) == 2
     assert store.steps()[-1] == ended.steps
-    assert same(latest.weights, final)
+    assert identical(latest.weights, final)
     counters = {"steps": ended.steps, "version": status.version, "updates": status.updates}
     assert {name: latest.meta[name] for name in counters} == counters
     assert {name: latest.state[name] for name in counters} == counters
@@ -61,8 +53,8 @@ def test_a_run_goes_on_where_it_stopped_and_beyond(tmp_path):
     with Trainer.resume(str(path), total_steps=2_000) as trainer:
         trainer.save(str(tmp_path / "copy"))
         copy = load_checkpoint(tmp_path / "copy")
-        assert same(copy.state, latest.state)
-        assert same(copy.weights, latest.weights)
+        assert identical(copy.state, latest.state)
+        assert identical(copy.weights, latest.weights)
         assert trainer.status.best_return == best.meta["mean_return"]
         result = trainer.train(quiet=True)
         assert result.steps >= 2_000 > ended.steps
@@ -84,7 +76,7 @@ def test_a_damaged_last_checkpoint_is_reported_and_the_one_before_is_used(tmp_pa
     *_, before, last = checkpoints_of(path)
     weights = path / "checkpoints" / str(last) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    reports = []
+    reports = Reports()
     with Trainer.resume(str(path), report=reports.append) as trainer:
         assert trainer.status.steps == before
     assert len(reports) == 1
@@ -122,15 +114,15 @@ def test_a_resumed_run_does_not_play_its_first_episodes_again(tmp_path):
         assert not (again == first).all(axis=1).any()
 
 
-def optimizers_of(trainer):
-    learner = trainer._supervisor.backend._roles["learner"]
-    algorithm = getattr(learner, "_algorithm", None)
-    return getattr(algorithm, "optimizers", None) or {"all": learner._optimizer}
+def optimizers_of(trainer, path):
+    """States of the optimisers, as a checkpoint holds them."""
+    trainer.save(str(path))
+    state = load_checkpoint(path).state
+    return state["optimizers"].values() if "optimizers" in state else [state["optimizer"]]
 
 
 REPLAY = {
-    **{name: value for name, value in TINY.items() if name != "segment_length"},
-    "learning_starts": 32, "buffer_size": 500, "optimizer": "rmsprop",
+    **without(TINY, "segment_length"), "learning_starts": 32, "buffer_size": 500, "optimizer": "rmsprop",
 }  # fmt: skip
 
 
@@ -149,20 +141,19 @@ def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_wri
     settings = {**settings, "backend": "serial", "num_workers": 1, "total_steps": 256, "learning_rate": 1e-3}
     with Trainer(algorithm, **settings, run_dir=str(path)) as trainer:
         trainer.train(quiet=True)
-        (gathered, *_) = [optimizer.state_dict()["state"] for optimizer in optimizers_of(trainer).values()]
+        (gathered, *_) = [optimizer["state"] for optimizer in optimizers_of(trainer, tmp_path / "before")]
     changes = {
         **changes, "learning_rate": 2e-5, "total_steps": 512, "target_return": 1e6, "eval_episodes": 3,
         "eval_interval": 64, "keep_checkpoints": 1, "num_envs_per_worker": 4, "learning_rate_schedule": "constant",
     }  # fmt: skip
     with Trainer.resume(path, **changes) as trainer:
-        trainer._supervisor.backend.start()
-        trainer._supervisor._is_started = True
-        for optimizer in optimizers_of(trainer).values():
-            assert {name: optimizer.param_groups[0][name] for name in option} == option
-            assert same(optimizer.state_dict()["state"], gathered)
+        for optimizer in optimizers_of(trainer, tmp_path / "at once"):
+            assert {name: optimizer["param_groups"][0][name] for name in option} == option
+            assert identical(optimizer["state"], gathered)
         result = trainer.train(quiet=True)
         assert result.steps >= 512 and result.target_return == 1e6
-        assert {optimizer.param_groups[0]["lr"] for optimizer in optimizers_of(trainer).values()} == {2e-5}
+        optimizers = optimizers_of(trainer, tmp_path / "after")
+        assert {optimizer["param_groups"][0]["lr"] for optimizer in optimizers} == {2e-5}
         assert trainer._supervisor.progress.evaluation.episodes == 3
     run = RunDirectory.open(path)
     assert {name: run.config[name] for name in changes} == changes

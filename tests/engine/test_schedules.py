@@ -11,7 +11,7 @@ from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.play.policy import load_policy
-from tests.engine.processes import TINY
+from tests.engine.processes import TINY, without
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -71,8 +71,8 @@ def test_who_learns_from_replay_follows_functions_too_each_optimiser_its_own():
 
 
 def test_workers_that_learn_themselves_follow_functions_too():
-    settings = {name: value for name, value in SERIAL.items() if name != "batch_size"}
-    with Trainer(A3C, **settings, total_steps=640, learning_rate=lambda progress: 0.02 - 0.01 * progress) as trainer:
+    settings = {**without(SERIAL, "batch_size"), "total_steps": 640}
+    with Trainer(A3C, **settings, learning_rate=lambda progress: 0.02 - 0.01 * progress) as trainer:
         trainer.train(quiet=True)
         assert 0.01 < rate_of(trainer) < 0.012
 

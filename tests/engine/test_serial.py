@@ -11,14 +11,14 @@ from penstock.engine.backends.restarts import Restarts
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.roles import specs as roles
 from penstock.experience.arena import Control, ExperienceArena
-from tests.engine.collecting import Witnessed
+from tests.comparing import identical
+from tests.engine.collecting import TINY, Witnessed
 from tests.envs.counting import CountingEnv
 from tests.experience.writing import run_shape
 
 SERIAL: dict[str, Any] = {
-    "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16,
-    "num_epochs": 2, "hidden_sizes": (8,), "memory_size": 6, "total_steps": 400, "learning_rate": 3e-3, "seed": 3,
-    "backend": "serial", "eval_interval": 0, "run_dir": None,
+    **TINY, "num_workers": 2, "num_envs_per_worker": 2, "num_epochs": 2, "total_steps": 400, "learning_rate": 3e-3,
+    "seed": 3, "backend": "serial", "eval_interval": 0, "run_dir": None,
 }  # fmt: skip
 APPO = {"num_minibatches": 1}
 ONE_PASS = {"without": ("num_epochs",)}
@@ -33,10 +33,6 @@ def trained(algorithm, *calls, without=(), **settings):
         for steps in calls:
             result = trainer.train(steps, quiet=True)
         return trainer.get_parameters()[0], result
-
-
-def identical(one, two):
-    return all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
 RUNS = [

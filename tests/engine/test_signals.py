@@ -16,7 +16,7 @@ from penstock.engine.trainer import Trainer
 from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
-from tests.engine.processes import PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
+from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -301,7 +301,7 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             save(*meta),
         )
         with pytest.raises(TrainingInterrupted):
-            trainer.train(10**9, quiet=True, on_update=press)
+            trainer.train(FOR_EVER, quiet=True, on_update=press)
         assert trainer._supervisor._failure is not None
     assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
 
@@ -318,7 +318,7 @@ def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
 
     with trainer:
         with pytest.raises(TrainingInterrupted) as interruption:
-            trainer.train(10**9, quiet=True, on_update=press)
+            trainer.train(FOR_EVER, quiet=True, on_update=press)
         assert isinstance(interruption.value, KeyboardInterrupt)
         assert interruption.value.result.stopped == "interrupted"
         assert interruption.value.result.steps >= pressed[0]

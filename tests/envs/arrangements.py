@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import strategies as st
 
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
@@ -15,6 +16,10 @@ from penstock.envs.vector import VectorLanes
 from tests.envs.counting import CountingEnv, Ending
 
 ARRANGEMENTS = ("single", "next_step", "same_step", "disabled")
+AT_ONCE = ("same_step", "disabled")  # arrangements that show the new episode in the step that ends the old one
+
+episodes = st.tuples(st.integers(1, 5), st.sampled_from(["terminated", "truncated", "both"]))
+"""Any `Ending`."""
 
 
 def lanes_of(arrangement: str, makers: Sequence[Callable[[], gymnasium.Env]], **arguments: Any) -> Lanes:

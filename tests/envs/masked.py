@@ -62,3 +62,11 @@ class MaskedEnv(CountingEnv):
         if self.at == "observation":
             return {"action_mask": mask, "seen": observation}, info
         return observation, info if mask is None else {**info, "action_mask": mask}
+
+
+class Strict(MaskedEnv):
+    """Takes the one action that is legal, and no other."""
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        assert action == legal_action(self.episode, self.count), "an illegal action"
+        return super().step(action)

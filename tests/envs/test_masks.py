@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.envs import EnvironmentFailure, EnvSpec, Lanes, make_lanes, probe
 from penstock.envs.masks import flat_mask, mask_of_lane, offers_nothing
 from penstock.envs.translation import action_spec
-from tests.envs.arrangements import ARRANGEMENTS, lanes_of
+from tests.envs.arrangements import ARRANGEMENTS, episodes, lanes_of
 from tests.envs.counting import CountingEnv, Ending
 from tests.envs.masked import NUM_ACTIONS, MaskedEnv, legal_action
 
@@ -129,9 +129,6 @@ def rows_of(lanes: Lanes, num_steps: int) -> list[tuple[int, bool, list[int], li
             rows.append((lane, is_over, *read(lanes, column[lane])))
     lanes.close()
     return rows
-
-
-episodes = st.tuples(st.integers(1, 4), st.sampled_from(["terminated", "truncated", "both"]))
 
 
 @settings(max_examples=120, deadline=None)

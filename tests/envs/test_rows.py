@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.envs import EpisodeRecord, Lanes
 from tests.envs.altered import altered_lanes
-from tests.envs.arrangements import ARRANGEMENTS, counting_lanes
+from tests.envs.arrangements import ARRANGEMENTS, counting_lanes, episodes
 from tests.envs.counting import Ending
 from tests.envs.recorder import Recorder, Segment
 
@@ -157,9 +157,6 @@ def test_returns_of_single_precision_rewards_are_summed_in_double_precision() ->
     for _ in range(2):
         lanes.step(np.zeros(3, np.int64))
     assert lanes.take_episodes() == [(2, 2.0**24 + 1, 2)]
-
-
-episodes = st.tuples(st.integers(1, 5), st.sampled_from(["terminated", "truncated", "both"]))
 
 
 @settings(max_examples=150, deadline=None)

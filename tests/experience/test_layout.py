@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import ALIGNMENT, Column
 from tests.experience.writing import LOGITS, run_shape
+from tests.nn.plain import CHOICE
 
-DISCRETE = ActionSpec((), "int64", num_actions=3)
 TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
 
 
@@ -28,7 +28,7 @@ TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
     observation=st.sampled_from(
         [ObservationSpec((), "int64", 3), ObservationSpec((5,), "uint8"), ObservationSpec((2, 3), "bool")]
     ),
-    action=st.sampled_from([DISCRETE, TORQUE]),
+    action=st.sampled_from([CHOICE, TORQUE]),
     records=st.sampled_from([(), (LOGITS,), (LOGITS, Column("value", (), "float32"))]),
 )
 def test_regions_never_overlap_and_each_begins_a_cache_line(num_groups, group_size, **numbers):

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,6 @@ from penstock.experience import requests as requests_module
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.requests import Pending, Requests
 from tests.experience.writing import run_shape
-from tests.starting import Start, starter
 
 SHAPE = run_shape(num_workers=2, num_envs_per_worker=4, num_groups=2, state_size=1)
 """Two workers with two groups each, 0 and 1, 2 and 3, of two lanes; a lane's memory state is one number."""
@@ -238,11 +237,6 @@ def test_a_policy_worker_has_not_passed_a_death_that_comes_while_it_looks(shared
     assert numbered(shared.answering.pending()) == found
     assert not shared.asking.has_passed(1)
     assert shared.answering.pending() is None and shared.asking.has_passed(1)
-
-
-@pytest.fixture
-def fork() -> Iterator[Start]:
-    yield from starter("fork")
 
 
 def count_requests(arena: ExperienceArena, dies_at: int | None) -> None:

@@ -12,9 +12,9 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transition_batch import TransitionReader
 from penstock.replay import NotReady, NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
+from tests.experience.reading import CPU
 
 BATCH = 4
-CPU = torch.device("cpu")
 
 
 def make(num_rows: int = 20, ratio: float = 1.0, *, prioritized: bool = False, slack: int = 1) -> Replay:

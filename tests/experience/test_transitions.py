@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.engine.paths.segment_learner import LEARNER
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -23,12 +24,12 @@ from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transitions import TransitionWriter
 from penstock.ipc import SlotState
 from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
-from tests.envs.arrangements import ARRANGEMENTS, counting_lanes
+from tests.envs.arrangements import ARRANGEMENTS, AT_ONCE, counting_lanes
 from tests.envs.counting import Ending
-from tests.experience.writing import READER, run_shape, true_steps
+from tests.experience.writing import run_shape, true_steps
+from tests.replay.buffers import priorities_of
 
 GAMMA = 0.9
-AT_ONCE = ("same_step", "disabled")  # arrangements that show the new episode in the step that ends the old one
 ACTION = ActionSpec((), "int64", num_actions=2)
 VALUES = (Column("value", (), "float32"), Column("max_value", (), "float32"))
 
@@ -110,12 +111,6 @@ class Playing:
             )
             if obs[0] == lane
         ]
-
-    def priorities(self) -> np.ndarray:
-        """Of all rows, oldest first."""
-        leaves, ids, _ = self.replay.buffer._core.read_priorities()
-        by_id = dict(zip(ids.tolist(), leaves.tolist(), strict=False))
-        return np.array([by_id[number] for number in self.replay.buffer.get_all()["ids"].tolist()])
 
 
 def true_transitions(
@@ -301,7 +296,7 @@ def test_a_new_row_begins_with_the_temporal_difference_that_its_worker_sees(arra
     is_final = [led_to is not None and led_to[2] == length[led_to[1]] for *_, led_to, _ in found]
     assert any(is_final) and not all(is_final)
     unknown = is_final if arrangement in AT_ONCE else [False] * len(found)
-    np.testing.assert_allclose(playing.priorities(), first_priorities(found, unknown), rtol=1e-5)
+    np.testing.assert_allclose(priorities_of(playing.replay.buffer), first_priorities(found, unknown), rtol=1e-5)
 
 
 def test_first_priorities_of_several_lanes_go_to_their_own_rows():
@@ -315,7 +310,7 @@ def test_first_priorities_of_several_lanes_go_to_their_own_rows():
         transitions.append(order[lane][at[lane]])
         at[lane] += 1
     expected = first_priorities(transitions, [False] * len(transitions))
-    np.testing.assert_allclose(playing.priorities(), expected, rtol=1e-5)
+    np.testing.assert_allclose(priorities_of(playing.replay.buffer), expected, rtol=1e-5)
 
 
 def test_steps_that_wait_for_their_values_are_copies():
@@ -395,7 +390,7 @@ def test_what_a_lane_shows_lies_in_its_own_slot_and_stays_there_until_its_step_i
 def test_slots_that_are_not_free_yet_are_waited_for_without_being_let_in():
     playing = Playing(counting_lanes("single", [[(9, "terminated")]] * 2))
     arena, writer = playing.arena, playing.writer
-    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
+    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, LEARNER)
     assert not writer.open() and not writer.is_open
     assert playing.replay.limiter.inserts == 0
     arena.release(np.array([1]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.engine.paths.segment_learner import LEARNER
 from penstock.envs import Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -15,8 +16,6 @@ from penstock.experience.segments import SegmentWriter
 from penstock.ipc import SlotState
 from tests.envs.arrangements import counting_lanes
 from tests.envs.counting import Ending
-
-READER = 0xFFFF
 
 
 def run_shape(**numbers: object) -> RunShape:
@@ -96,7 +95,7 @@ class Writing:
         """Copy the full slots, and give them back."""
         arena = self.arena
         slots = arena.full.pop_many(arena.shape.num_slots)
-        assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, LEARNER).all()
         for slot in slots.tolist():
             self.finished[arena.lane_of(slot)].append(self._copy(slot))
         arena.release(slots)

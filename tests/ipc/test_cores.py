@@ -4,7 +4,7 @@ import pytest
 
 from penstock.ipc import available_cores, whole_cores
 from penstock.ipc.cores import cpu_quota
-from tests.ipc.test_memory import kernel
+from tests.ipc.machines import kernel
 
 
 @pytest.mark.parametrize(

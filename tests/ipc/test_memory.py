@@ -1,25 +1,11 @@
 """Memory is asked for before it is taken, within the machine's and the containers' limits."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from penstock.ipc import available_memory, require_memory
-
-GIB = 2**30
-
-
-def kernel(root: Path, cgroup_line: str, files: Mapping[str, object]) -> dict[str, Path]:
-    """A machine with 8 GiB available, a process in the cgroup, and the files of /sys/fs/cgroup."""
-    proc, cgroup = root / "proc", root / "cgroup"
-    (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {8 * GIB // 1024} kB\n")
-    (proc / "self" / "cgroup").write_text(f"5:cpuset:/elsewhere\n{cgroup_line}\n")
-    for name, content in files.items():
-        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
-        (cgroup / name).write_text(f"{content}\n")
-    return {"proc": proc, "cgroup": cgroup}
+from tests.ipc.machines import GIB, kernel
 
 
 def test_without_limits_all_that_the_machine_has_is_available(tmp_path: Path) -> None:

@@ -7,28 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.spaces import ObservationSpec
 from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig
 from tests.nn.composites import ARM, BITS, CAMERA, CHOICES, MIXED, ROOM, composite, random_rows
 from tests.nn.composites import CHOICE as MASKED_CHOICE
+from tests.nn.plain import CHOICE, DISCRETE, IMAGE, SCALAR, TORQUE, VECTOR, observations, runs
 
 T, B = 6, 4
-
-VECTOR = ObservationSpec((4,), "float32")
-SCALAR = ObservationSpec((), "float32")
-DISCRETE = ObservationSpec((), "int64", num_values=6)
-IMAGE = ObservationSpec((36, 36, 3), "uint8")
-CHOICE = ActionSpec((), "int64", num_actions=3)
-TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
-
-
-def observations(spec, *leading, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    if spec.num_values is not None:
-        return torch.randint(spec.num_values, leading, generator=generator)
-    if spec.dtype == "uint8":
-        return torch.randint(256, (*leading, *spec.shape), generator=generator, dtype=torch.uint8)
-    return torch.randn(*leading, *spec.shape, generator=generator)
 
 
 def model(observation=VECTOR, action=CHOICE, **config):
@@ -117,13 +102,6 @@ def test_an_untrained_policy_is_nearly_uniform():
     network = ActorCritic(VECTOR, CHOICE, NetworkConfig())
     distribution, _ = network.evaluate(observations(VECTOR, 100))
     assert (distribution.log_probs.exp() - 1 / 3).abs().max() < 0.02
-
-
-def runs(module):
-    """List that grows with every call of ``module``."""
-    calls = []
-    module.register_forward_hook(lambda *_: calls.append(1))
-    return calls
 
 
 def test_acting_does_not_run_the_value_tower():

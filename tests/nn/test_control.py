@@ -10,18 +10,15 @@ from torch import nn
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import Deterministic, DeterministicActorCritic, NetworkConfig, StochasticActorCritic, TanhGaussian
 from penstock.nn.activations import Tanh
-from tests.nn.composites import ARM, CAMERA, MIXED, ROOM, composite, random_rows
+from tests.nn.composites import ARM, CAMERA, MIXED, ROOM, composite
+from tests.nn.plain import CHOICE, DISCRETE, IMAGE, VECTOR, act, observations, runs
 
 B, D, CRITICS = 5, 2, 3
 
-VECTOR = ObservationSpec((4,), "float32")
 MATRIX = ObservationSpec((4, 3), "float32")
-DISCRETE = ObservationSpec((), "int64", num_values=6)
 VECTORS = composite({"arm": ARM, "room": ROOM})
 EYE_AND_ARM = composite({"eye": CAMERA, "arm": ARM})
-IMAGE = ObservationSpec((36, 36, 3), "uint8")
 TORQUE = ActionSpec((D,), "float32", low=(-2.0,) * D, high=(2.0,) * D)
-CHOICE = ActionSpec((), "int64", num_actions=3)
 
 ALL_OBSERVATIONS = pytest.mark.parametrize(
     "observation",
@@ -54,23 +51,8 @@ def make(request):
     return {"deterministic": deterministic, "stochastic": stochastic}[request.param]
 
 
-def observations(spec, *leading, seed=0):
-    if spec.parts:
-        return random_rows(spec, *leading, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    if spec.num_values is not None:
-        return torch.randint(spec.num_values, leading, generator=generator)
-    if spec.dtype == "uint8":
-        return torch.randint(256, (*leading, *spec.shape), generator=generator, dtype=torch.uint8)
-    return torch.randn(*leading, *spec.shape, generator=generator)
-
-
 def actions(*leading, seed=0):
     return 2.0 * torch.rand(*leading, D, generator=torch.Generator().manual_seed(seed)) - 1.0
-
-
-def act(network, x):
-    return network.act(x, torch.zeros(len(x), dtype=torch.bool), network.initial_state(len(x)))
 
 
 # --- actors ----------------------------------------------------------------------------------------------------------
@@ -122,13 +104,6 @@ def test_even_far_from_its_middle_the_deviation_has_a_gradient():
     network.policy(observations(VECTOR, B)).log_std.sum().backward()
     assert (network.actor_head.bias.grad[D:] > 0).all()
     assert (network.actor_head.bias.grad[:D] == 0).all()
-
-
-def runs(module):
-    """List that grows with every call of ``module``."""
-    calls = []
-    module.register_forward_hook(lambda *_: calls.append(1))
-    return calls
 
 
 @BOTH

@@ -20,9 +20,8 @@ from penstock.nn import (
     recorded_distribution,
     uniform_action,
 )
+from penstock.nn.distributions import BELOW_ONE
 from tests.nn.composites import BITS, CHOICE, CHOICES, MIXED, TORQUE
-
-BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
 
 
 def random_categorical(*shape, seed=0):

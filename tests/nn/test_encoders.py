@@ -12,9 +12,8 @@ from penstock.nn.encoders import MLP, ImageLayout, ImagesAndMore, ImpalaResNet, 
 from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
 from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
 from tests.nn.composites import TINY as TINY_CAMERA
+from tests.nn.plain import DISCRETE, VECTOR
 
-VECTOR = ObservationSpec((4,), "float32")
-DISCRETE = ObservationSpec((), "int64", num_values=6)
 ATARI = ObservationSpec((4, 84, 84), "uint8")
 RGB = ObservationSpec((96, 80, 3), "uint8")
 TINY = ObservationSpec((7, 7, 3), "uint8")

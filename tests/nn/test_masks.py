@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.envs.spaces import ActionSpec
 from penstock.nn import ILLEGAL, EpsilonGreedy, distribution_of, legal_values, recorded_distribution
+from penstock.nn.distributions import BELOW_ONE
 from tests.nn.composites import BITS, CHOICE, CHOICES, MIXED
-
-BELOW_ONE = 1.0 - 2.0**-24  # the largest float32 below 1
 
 KINDS = pytest.mark.parametrize(
     "action", [CHOICE, CHOICES, BITS, MIXED], ids=["discrete", "multi-discrete", "bits", "mixed"]

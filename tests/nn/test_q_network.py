@@ -4,37 +4,17 @@ import pytest
 import torch
 from torch import nn
 
-from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import ILLEGAL, EpsilonGreedy, NetworkConfig, QNetwork
 from tests.nn.composites import ARM, CAMERA, CHOICES, composite, pack, random_rows, random_values
+from tests.nn.plain import CHOICE, DISCRETE, IMAGE, SCALAR, TORQUE, VECTOR, act, observations
 
 B = 5
-
-VECTOR = ObservationSpec((4,), "float32")
-SCALAR = ObservationSpec((), "float32")
-DISCRETE = ObservationSpec((), "int64", num_values=6)
-IMAGE = ObservationSpec((36, 36, 3), "uint8")
-CHOICE = ActionSpec((), "int64", num_actions=3)
-TORQUE = ActionSpec((2,), "float32", low=(-1.0, -1.0), high=(1.0, 1.0))
-
-
-def observations(spec, *leading, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    if spec.num_values is not None:
-        return torch.randint(spec.num_values, leading, generator=generator)
-    if spec.dtype == "uint8":
-        return torch.randint(256, (*leading, *spec.shape), generator=generator, dtype=torch.uint8)
-    return torch.randn(*leading, *spec.shape, generator=generator)
 
 
 def network(observation=VECTOR, action=CHOICE, *, dueling=False, epsilon=0.1, **config):
     torch.manual_seed(0)
     settings = NetworkConfig(**{"hidden_sizes": (16, 8), "activation": "relu", **config})
     return QNetwork(observation, action, settings, dueling=dueling, epsilon=epsilon)
-
-
-def act(network, x):
-    return network.act(x, torch.zeros(len(x), dtype=torch.bool), network.initial_state(len(x)))
 
 
 @pytest.mark.parametrize("dueling", [False, True], ids=["plain", "dueling"])

@@ -1,11 +1,19 @@
 """A replay buffer's contents in plain NumPy arrays, to be saved and loaded in tests."""
 
 import numpy as np
+import pytest
 
+from penstock.replay import files
 from penstock.replay.files import load_buffer, save_buffer
 
 NOTHING = -1
 SETTINGS = {"capacity": 10, "fields": {"obs": {"shape": (4,), "dtype": "uint8"}}, "n_step": None}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Where this is imported: four rows of store 0 in a block, one frame of store 1."""
+    monkeypatch.setattr(files, "_BLOCK_NBYTES", 20)
 
 
 class FakeCore:

@@ -21,7 +21,7 @@ from penstock.replay import (
 STEP: dict[str, Any] = {"obs": [1.0, 2.0, 3.0], "action": 1, "flag": True}
 
 
-def make_buffer(**options: object) -> ReplayBuffer:
+def ten_rows(**options: object) -> ReplayBuffer:
     fields = {"obs": Field((3,)), "action": Field((), "int64"), "flag": Field((), "bool")}
     return ReplayBuffer(10, fields, **options)
 
@@ -46,7 +46,7 @@ def make_buffer(**options: object) -> ReplayBuffer:
 def test_a_step_that_does_not_fit_is_named_and_not_written(
     wrong: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    buffer = make_buffer()
+    buffer = ten_rows()
     with pytest.raises(error, match=message):
         buffer.add(**{**STEP, **wrong})
     assert len(buffer) == buffer.num_added == 0
@@ -86,7 +86,7 @@ def test_what_is_infinite_or_nan_stays_so_and_the_rest_is_rounded() -> None:
 
 @pytest.mark.parametrize("missing", STEP)
 def test_a_missing_field_is_named(missing: str) -> None:
-    buffer = make_buffer()
+    buffer = ten_rows()
     with pytest.raises(KeyError, match=f"{missing} is missing: .* obs, action, flag"):
         buffer.add(**{name: value for name, value in STEP.items() if name != missing})
     assert len(buffer) == 0
@@ -95,7 +95,7 @@ def test_a_missing_field_is_named(missing: str) -> None:
 @pytest.mark.parametrize("option", [{"n_step": NStep(reward="obs")}, {"sequences": Sequences(4, 2)}])
 def test_rows_of_several_steps_need_to_know_where_episodes_end(option: dict[str, Any]) -> None:
     with pytest.raises(KeyError, match="terminated is missing: rows of several steps end with the episode"):
-        make_buffer(**option).add(**STEP)
+        ten_rows(**option).add(**STEP)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_rows_of_several_steps_need_to_know_where_episodes_end(option: dict[str,
     ],
 )
 def test_a_wrong_number_of_lanes_is_named(wrong: dict[str, Any], message: str) -> None:
-    buffer = make_buffer()
+    buffer = ten_rows()
     writer = buffer.writer(lanes=2)
     with pytest.raises(ValueError, match=message):
         writer.add(**{**{name: [value] * 2 for name, value in STEP.items()}, **wrong})
@@ -116,20 +116,20 @@ def test_a_wrong_number_of_lanes_is_named(wrong: dict[str, Any], message: str) -
 
 def test_a_lane_that_is_not_there_is_named() -> None:
     with pytest.raises(IndexError, match="lane 2 is not legal: lanes are 0 to 1"):
-        make_buffer().writer(lanes=2).end_episode(2)
+        ten_rows().writer(lanes=2).end_episode(2)
     with pytest.raises(ValueError, match="lanes=0 is not legal: give a whole number, 1 or more"):
-        make_buffer().writer(lanes=0)
+        ten_rows().writer(lanes=0)
 
 
 @pytest.mark.parametrize("batch_size", [0, -3])
 def test_a_batch_size_that_is_not_legal_is_named(batch_size: int) -> None:
     with pytest.raises(ValueError, match=f"batch_size={batch_size} is not legal: give 1 or more"):
-        make_buffer().sample(batch_size)
+        ten_rows().sample(batch_size)
 
 
 @pytest.mark.parametrize("illegal", [np.nan, np.inf, -1.0])
 def test_an_illegal_priority_is_named_and_changes_nothing(illegal: float) -> None:
-    buffer = make_buffer(sampler=Prioritized())
+    buffer = ten_rows(sampler=Prioritized())
     buffer.add(**STEP)
     with pytest.raises(ValueError, match=r"priorities\[0\] is .*: priorities must be finite and not negative"):
         buffer.add(**STEP, priorities=illegal)
@@ -139,7 +139,7 @@ def test_an_illegal_priority_is_named_and_changes_nothing(illegal: float) -> Non
 
 
 def test_priorities_must_be_as_many_as_what_they_are_for() -> None:
-    buffer = make_buffer(sampler=Prioritized())
+    buffer = ten_rows(sampler=Prioritized())
     with pytest.raises(ValueError, match="found 2 priorities for 1 steps: give one for each, or one for all"):
         buffer.add(**STEP, priorities=[1.0, 2.0])
     with pytest.raises(ValueError, match="found 1 priorities for 2 rows: give one for each"):
@@ -149,16 +149,16 @@ def test_priorities_must_be_as_many_as_what_they_are_for() -> None:
 def test_what_only_a_prioritized_buffer_can_do_says_so() -> None:
     for ask in (lambda buffer: buffer.update_priorities([0], [1.0]), lambda buffer: buffer.max_priority):
         with pytest.raises(TypeError, match=r"this buffer has no priorities: make it with sampler=Prioritized\(\)"):
-            ask(make_buffer())
+            ask(ten_rows())
 
 
 def test_a_reservoir_does_not_know_where_a_row_went() -> None:
     with pytest.raises(TypeError, match="this buffer is a reservoir"):
-        make_buffer(sampler=Reservoir()).get([0])
+        ten_rows(sampler=Reservoir()).get([0])
 
 
 def test_a_limited_buffer_says_which_side_is_ahead() -> None:
-    buffer = make_buffer(rate_limiter=RateLimiter(samples_per_insert=1.0, min_size=2, tolerance=4))
+    buffer = ten_rows(rate_limiter=RateLimiter(samples_per_insert=1.0, min_size=2, tolerance=4))
     writer = buffer.writer(timeout=0.01)
     writer.add(**STEP)
     with pytest.raises(NotReady, match="a sample of 4 waits for the first rows: 1 are inserted, min_size=2"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.replay import NotReady, cpprb
+from tests.replay.drop_in import filled, numbers
 
 TRANSITION = {"obs": {"shape": 2}, "act": {}, "rew": {}, "next_obs": {"shape": 2}, "done": {}}
 STEP = {"obs": [1, 2], "act": 3, "rew": 0.5, "next_obs": [3, 4], "done": False}
@@ -26,17 +27,6 @@ def kind(request):
 
 def values(buffer, name="a"):
     return buffer.get_all_transitions()[name].ravel().tolist()
-
-
-def numbers(kind, size, **options):
-    return kind(size, {"a": {}}, **options)
-
-
-def filled(kind, size, rows, **options):
-    buffer = numbers(kind, size, **options)
-    for i in range(rows):
-        buffer.add(a=i)
-    return buffer
 
 
 # ---- names

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.replay import cpprb
-
-
-def columns(buffer):
-    return {name: array.ravel().tolist() for name, array in buffer.get_all_transitions().items()}
-
-
-def rows_of(buffer, name="obs"):
-    return buffer.get_all_transitions()[name].tolist()
+from tests.replay.drop_in import columns, rows_of, stack
 
 
 def n_step():
@@ -24,10 +17,6 @@ def n_step():
         {"obs": {}, "rew": {}, "next_obs": {}, "done": {}},
         Nstep={"size": 3, "rew": "rew", "gamma": 0.5, "next": "next_obs"},
     )
-
-
-def stack(i):
-    return np.stack([np.arange(i, i + 3), np.arange(i, i + 3) + 100])
 
 
 def numbered(rows, size=8, kind=cpprb.ReplayBuffer, **options):

@@ -4,19 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.replay import NotReady, cpprb
+from tests.replay.drop_in import filled, numbers
 
 PRIORITIZED = [cpprb.PrioritizedReplayBuffer, cpprb.MPPrioritizedReplayBuffer]
-
-
-def numbers(kind, size, **options):
-    return kind(size, {"a": {}}, **options)
-
-
-def filled(kind, size, rows, **options):
-    buffer = numbers(kind, size, **options)
-    for i in range(rows):
-        buffer.add(a=i)
-    return buffer
 
 
 @pytest.fixture(params=PRIORITIZED, ids=lambda kind: kind.__name__)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.replay import cpprb
+from tests.replay.drop_in import columns, rows_of, stack
 
 TRANSITION = {"obs": {}, "rew": {}, "next_obs": {}, "done": {}}
 THREE_STEPS = {"size": 3, "rew": "rew", "gamma": 0.5, "next": "next_obs"}
@@ -19,14 +20,6 @@ def n_step(**changes):
 def step(i, start=0, done=False):
     """Step i of an episode: rewards are 1, 2, 4, ... so that a sum tells which steps it is of."""
     return {"obs": start + i, "rew": 2.0**i, "next_obs": start + i + 1, "done": done}
-
-
-def columns(buffer):
-    return {name: array.ravel().tolist() for name, array in buffer.get_all_transitions().items()}
-
-
-def rows_of(buffer, name="obs"):
-    return buffer.get_all_transitions()[name].tolist()
 
 
 # ---- n-step
@@ -251,10 +244,6 @@ def test_next_of_needs_the_successor_with_every_step():
     with pytest.raises(KeyError, match="next_obs"):
         buffer.add(obs=1)
     assert buffer.get_stored_size() == 0
-
-
-def stack(i):
-    return np.stack([np.arange(i, i + 3), np.arange(i, i + 3) + 100])
 
 
 def test_stacks_come_back_as_they_were_round_the_ring():

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.replay import files
 from penstock.replay.files import ReplayFileError, load_buffer, save_buffer
-from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_files, saved, stamps
-
-
-@pytest.fixture(autouse=True)
-def blocks_of_twenty_bytes(monkeypatch):
-    """Four rows of store 0 in a block, one frame of store 1."""
-    monkeypatch.setattr(files, "_BLOCK_NBYTES", 20)
-
+from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_files, saved, small_blocks, stamps  # noqa: F401
 
 # ---- round trip
 

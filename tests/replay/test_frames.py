@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.replay import Field, NStep, ReplayBuffer, Sequences
+from tests.replay.buffers import make_buffer
 
 DEPTH = 4
 AXES = [0, 1, -1]
@@ -25,15 +26,8 @@ def stack(numbers: list[int], axis: int = -1, dtype: str = "uint8") -> np.ndarra
     return np.stack([frame(number, dtype) for number in numbers], axis=axis)
 
 
-def make_buffer(axis: int = -1, dtype: str = "uint8", capacity: int = 256, **options: object) -> ReplayBuffer:
-    shape = stack([0] * DEPTH, axis).shape
-    fields = {
-        "obs": Field(shape, dtype, stack=axis),
-        "action": Field((), "int64"),
-        "reward": Field(),
-        "next_obs": Field(shape, dtype, stack=axis, next_of="obs"),
-    }
-    return ReplayBuffer(capacity, fields, **options)
+def pictures(axis: int = -1, dtype: str = "uint8") -> Field:
+    return Field(stack([0] * DEPTH, axis).shape, dtype, stack=axis)
 
 
 class Screen:
@@ -76,7 +70,7 @@ def add(
 @pytest.mark.parametrize("zeros", [False, True])
 def test_each_frame_of_many_episodes_is_stored_once(axis: int, dtype: str, zeros: bool) -> None:
     screen = Screen(zeros=zeros)
-    buffer = make_buffer(axis, dtype)
+    buffer = make_buffer(256, pictures(axis, dtype))
     steps = [step for length in (1, 2, 3, 4, 5, 30, 1, 1) for step in screen.episode(length)]
     for numbers, following, ending in steps:
         add(buffer, numbers, following, ending, axis, dtype)
@@ -131,7 +125,7 @@ def test_a_large_unstacked_observation_is_shared_by_the_step_before_and_the_step
 
 
 def test_frames_of_zeros_are_not_stored_at_all() -> None:
-    buffer = make_buffer()
+    buffer = make_buffer(256, pictures())
     for _ in range(3):
         add(buffer, [0, 0, 0, 0], [0, 0, 0, 0], "terminated")
     rows = buffer.get_all()
@@ -142,7 +136,7 @@ def test_frames_of_zeros_are_not_stored_at_all() -> None:
 
 
 def test_a_picture_that_never_changes_stays_readable_for_ever() -> None:
-    buffer = make_buffer(capacity=100)
+    buffer = make_buffer(100, pictures())
     for _ in range(1000):
         add(buffer, [7, 7, 7, 7], [7, 7, 7, 7], "")
     rows = buffer.get_all()
@@ -151,7 +145,7 @@ def test_a_picture_that_never_changes_stays_readable_for_ever() -> None:
 
 
 def test_a_frame_that_stays_while_others_pass_is_stored_again_before_it_is_lost() -> None:
-    buffer = make_buffer(capacity=100)
+    buffer = make_buffer(100, pictures())
     for time in range(1, 1001):
         add(buffer, [7, 300 + time, 301 + time, 302 + time], [7, 301 + time, 302 + time, 303 + time], "")
     rows = buffer.get_all()
@@ -162,7 +156,7 @@ def test_a_frame_that_stays_while_others_pass_is_stored_again_before_it_is_lost(
 
 def test_after_many_laps_every_row_that_is_read_is_right() -> None:
     screen = Screen()
-    buffer = make_buffer(capacity=50, seed=0)
+    buffer = make_buffer(50, pictures(), seed=0)
     for length in (100, 1, 33, 250, 7):
         for numbers, following, ending in screen.episode(length):
             add(buffer, numbers, following, ending)
@@ -179,7 +173,7 @@ def test_after_many_laps_every_row_that_is_read_is_right() -> None:
 def test_lanes_and_writers_do_not_mix_their_frames() -> None:
     screens = [Screen() for _ in range(6)]
     episodes = [list(screen.episode(20)) for screen in screens]
-    buffer = make_buffer(capacity=512)
+    buffer = make_buffer(512, pictures())
     one = buffer.writer(lanes=3)
     other = buffer.writer(lanes=3)
     for time in range(20):
@@ -195,6 +189,7 @@ def test_lanes_and_writers_do_not_mix_their_frames() -> None:
                 action=np.array([numbers[-1] for numbers in obs]),
                 reward=np.ones(3),
                 next_obs=np.array([stack(numbers) for numbers in following]),
+                terminated=np.zeros(3, bool),
             )
     rows = buffer.get_all()
     assert buffer.stats().frames_stored == 6 * 21
@@ -204,20 +199,24 @@ def test_lanes_and_writers_do_not_mix_their_frames() -> None:
 
 
 def test_frames_that_a_clear_took_away_are_stored_again() -> None:
-    buffer = make_buffer(capacity=8)
+    buffer = make_buffer(8, pictures())
     writer = buffer.writer()  # it is not told of a clear
     number = 0
     for steps in range(1, 80):
         for _ in range(steps):
             number += 1
-            writer.add(obs=stack([number] * DEPTH), action=0, reward=0.0, next_obs=stack([number] * DEPTH))
+            writer.add(
+                obs=stack([number] * DEPTH), action=0, reward=0.0, next_obs=stack([number] * DEPTH), terminated=False
+            )
         buffer.clear()
-        writer.add(obs=stack([number] * DEPTH), action=0, reward=0.0, next_obs=stack([number] * DEPTH))
+        writer.add(
+            obs=stack([number] * DEPTH), action=0, reward=0.0, next_obs=stack([number] * DEPTH), terminated=False
+        )
         np.testing.assert_array_equal(buffer.get_all()["obs"], [stack([number] * DEPTH)])
 
 
 def test_frames_of_the_time_before_a_load_are_not_taken_for_those_of_the_file(tmp_path: Path) -> None:
-    buffer = make_buffer()
+    buffer = make_buffer(256, pictures())
     add(buffer, [9, 9, 9, 9], [9, 9, 9, 9], "")
     buffer.save(tmp_path / "saved")
     add(buffer, [1, 2, 3, 4], [1, 2, 3, 4], "")
@@ -230,7 +229,7 @@ def test_frames_of_the_time_before_a_load_are_not_taken_for_those_of_the_file(tm
 
 def test_n_step_rows_share_frames_with_one_another() -> None:
     screen = Screen()
-    buffer = make_buffer(n_step=NStep(steps=3, gamma=0.9))
+    buffer = make_buffer(256, pictures(), n_step=NStep(steps=3, gamma=0.9))
     for length in (10, 2, 5):
         for numbers, following, ending in screen.episode(length, "truncated"):
             add(buffer, numbers, following, ending)
@@ -245,7 +244,7 @@ def test_n_step_rows_share_frames_with_one_another() -> None:
 @pytest.mark.parametrize("axis", AXES)
 def test_overlapping_sequences_share_frames_and_padded_steps_are_zeros(axis: int) -> None:
     screen = Screen()
-    buffer = make_buffer(axis, sequences=Sequences(length=4, period=2))
+    buffer = make_buffer(256, pictures(axis), sequences=Sequences(length=4, period=2))
     for length in (9, 3):
         for numbers, following, ending in screen.episode(length):
             add(buffer, numbers, following, ending, axis)
@@ -271,7 +270,7 @@ def any_steps(draw: st.DrawFn) -> list[tuple[int, list[int], list[int], str]]:
 def test_stacks_that_no_environment_would_give_come_back_as_they_were(
     steps: list[tuple[int, list[int], list[int], str]], axis: int, dtype: str
 ) -> None:
-    buffer = make_buffer(axis, dtype)
+    buffer = make_buffer(256, pictures(axis, dtype))
     writer = buffer.writer(lanes=2)
     for lane, numbers, following, ending in steps:
         writer.add(

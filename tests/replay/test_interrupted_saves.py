@@ -7,19 +7,12 @@ from functools import partial
 
 import pytest
 
-from penstock.replay import files
 from penstock.replay.files import load_buffer
-from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_files, saved, stamps
+from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_files, saved, small_blocks, stamps  # noqa: F401
 from tests.runs.limits import files_no_larger_than
 
 OPERATIONS = ("open", "write", "fsync", "replace", "unlink")
 fork = multiprocessing.get_context("fork")
-
-
-@pytest.fixture(autouse=True)
-def blocks_of_twenty_bytes(monkeypatch):
-    """Four rows of store 0 in a block, one frame of store 1."""
-    monkeypatch.setattr(files, "_BLOCK_NBYTES", 20)
 
 
 def test_rows_overwritten_while_the_save_runs_are_kept_as_they_were_read_but_without_a_leaf(tmp_path):

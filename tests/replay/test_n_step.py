@@ -9,23 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.replay import Field, NStep, Prioritized, ReplayBuffer
+from tests.replay.buffers import add_episode, make_buffer
 
 GAMMA = 0.9
-
-
-def make_buffer(steps: int = 3, capacity: int = 128, **options: object) -> ReplayBuffer:
-    """Observations are [lane, episode, time]."""
-    fields = {
-        "obs": Field((3,), "int32"),
-        "action": Field((), "int64"),
-        "reward": Field(),
-        "next_obs": Field((3,), "int32", next_of="obs"),
-        "terminated": Field((), "bool"),
-    }
-    return ReplayBuffer(capacity, fields, n_step=NStep(steps=steps, gamma=GAMMA), **options)
+THREE = NStep(3, GAMMA)
 
 
 def step(time: int, reward: float = 1.0, *, ending: str = "", episode: int = 0) -> dict[str, object]:
+    """Observations are [lane, episode, time]."""
     return {
         "obs": [0, episode, time],
         "action": 100 * episode + time,
@@ -34,13 +25,6 @@ def step(time: int, reward: float = 1.0, *, ending: str = "", episode: int = 0) 
         "terminated": ending == "terminated",
         "truncated": ending == "truncated",
     }
-
-
-def add_episode(buffer: ReplayBuffer, length: int, ending: str) -> None:
-    for time in range(length):
-        buffer.add(**step(time, ending=ending if time == length - 1 else ""))
-    if ending == "cut":
-        buffer.end_episode()
 
 
 @pytest.mark.parametrize(
@@ -52,8 +36,8 @@ def add_episode(buffer: ReplayBuffer, length: int, ending: str) -> None:
     ],
 )
 def test_four_rewards_of_one_give_the_worked_table(ending: str, discounts: list[float]) -> None:
-    buffer = make_buffer()
-    add_episode(buffer, 4, ending)
+    buffer = make_buffer(n_step=THREE)
+    add_episode(buffer, step, 4, ending)
     rows = buffer.get_all()
     np.testing.assert_allclose(rows["reward"], [2.71, 2.71, 1.9, 1.0], rtol=1e-6)
     np.testing.assert_allclose(rows["discount"], discounts, rtol=1e-6)
@@ -61,8 +45,8 @@ def test_four_rewards_of_one_give_the_worked_table(ending: str, discounts: list[
 
 
 def test_first_fields_come_from_the_first_step_and_successors_from_the_last() -> None:
-    buffer = make_buffer()
-    add_episode(buffer, 4, "terminated")
+    buffer = make_buffer(n_step=THREE)
+    add_episode(buffer, step, 4, "terminated")
     rows = buffer.get_all()
     assert rows["obs"][:, 2].tolist() == [0, 1, 2, 3]
     assert rows["action"].tolist() == [0, 1, 2, 3]
@@ -73,30 +57,30 @@ def test_first_fields_come_from_the_first_step_and_successors_from_the_last() ->
 @pytest.mark.parametrize("ending", ["terminated", "truncated", "cut"])
 @pytest.mark.parametrize("length", [1, 2, 3, 7])
 def test_every_step_of_an_episode_starts_one_row(length: int, ending: str) -> None:
-    buffer = make_buffer(steps=3)
-    add_episode(buffer, length, ending)
-    add_episode(buffer, length, ending)
+    buffer = make_buffer(n_step=THREE)
+    add_episode(buffer, step, length, ending)
+    add_episode(buffer, step, length, ending)
     rows = buffer.get_all()
     assert rows["obs"][:, 2].tolist() == 2 * list(range(length))
     assert rows["next_obs"][:, 2].tolist() == 2 * [min(time + 3, length) for time in range(length)]
 
 
 def test_one_step_rows_are_transitions_with_a_discount() -> None:
-    buffer = make_buffer(steps=1)
-    add_episode(buffer, 3, "terminated")
+    buffer = make_buffer(n_step=NStep(1, GAMMA))
+    add_episode(buffer, step, 3, "terminated")
     rows = buffer.get_all()
     np.testing.assert_allclose(rows["reward"], [1, 1, 1])
     np.testing.assert_allclose(rows["discount"], [0.9, 0.9, 0.0], rtol=1e-6)
 
 
 def test_an_episode_that_is_both_terminated_and_truncated_counts_as_terminated() -> None:
-    buffer = make_buffer(steps=2)
+    buffer = make_buffer(n_step=NStep(2, GAMMA))
     buffer.add(**{**step(0), "terminated": True, "truncated": True})
     assert buffer.get_all()["discount"].tolist() == [0.0]
 
 
 def test_add_gives_the_id_of_the_first_row_it_finished_or_none() -> None:
-    buffer = make_buffer(steps=3)
+    buffer = make_buffer(n_step=THREE)
     assert buffer.add(**step(0)) is None
     assert buffer.add(**step(1)) is None
     assert buffer.add(**step(2)) == 0
@@ -105,7 +89,7 @@ def test_add_gives_the_id_of_the_first_row_it_finished_or_none() -> None:
 
 
 def test_end_episode_gives_the_id_of_the_first_row_of_the_tail_or_none() -> None:
-    buffer = make_buffer(steps=3)
+    buffer = make_buffer(n_step=THREE)
     assert buffer.end_episode() is None
     for time in range(4):
         buffer.add(**step(time))
@@ -116,8 +100,8 @@ def test_end_episode_gives_the_id_of_the_first_row_of_the_tail_or_none() -> None
 
 def test_steps_added_together_give_the_rows_of_steps_added_one_by_one() -> None:
     steps = [step(t, 0.5 + t, ending="truncated" if t == 4 else "") for t in range(9)]
-    one_by_one = make_buffer()
-    together = make_buffer()
+    one_by_one = make_buffer(n_step=THREE)
+    together = make_buffer(n_step=THREE)
     for each in steps:
         one_by_one.add(**each)
     together.add(**{name: np.array([each[name] for each in steps]) for name in steps[0]})
@@ -140,7 +124,7 @@ def test_several_rewards_of_any_shape_are_summed_in_float64() -> None:
 
 
 def test_a_row_has_the_priority_of_its_first_step() -> None:
-    buffer = make_buffer(steps=2, sampler=Prioritized(alpha=1.0, eps=0.0), seed=1)
+    buffer = make_buffer(n_step=NStep(2, GAMMA), sampler=Prioritized(alpha=1.0, eps=0.0), seed=1)
     for time in range(6):
         buffer.add(**step(time, ending="truncated" if time == 5 else ""), priorities=float(time == 4))
     sampled = buffer.sample(32)
@@ -148,7 +132,7 @@ def test_a_row_has_the_priority_of_its_first_step() -> None:
 
 
 def test_the_newest_rows_stay_when_the_buffer_is_full() -> None:
-    buffer = make_buffer(steps=3, capacity=7)
+    buffer = make_buffer(7, n_step=THREE)
     for time in range(50):
         buffer.add(**step(time, ending="terminated" if time == 49 else ""))
     rows = buffer.get_all()
@@ -157,17 +141,17 @@ def test_the_newest_rows_stay_when_the_buffer_is_full() -> None:
 
 
 def test_clear_forgets_steps_that_wait_for_their_window() -> None:
-    buffer = make_buffer(steps=3)
+    buffer = make_buffer(n_step=THREE)
     buffer.add(**step(0))
     buffer.add(**step(1))
     buffer.clear()
-    add_episode(buffer, 3, "terminated")
+    add_episode(buffer, step, 3, "terminated")
     assert buffer.get_all()["action"].tolist() == [0, 1, 2]
 
 
 def test_steps_before_and_after_a_boundary_are_never_mixed_within_a_batch_of_steps() -> None:
     endings = ["", "terminated", "", "truncated", ""]
-    buffer = make_buffer(steps=3)
+    buffer = make_buffer(n_step=THREE)
     steps = [step(t, ending=ending) for t, ending in enumerate(endings)]
     buffer.add(**{name: np.array([each[name] for each in steps]) for name in steps[0]})
     rows = buffer.get_all()
@@ -230,7 +214,7 @@ def test_lanes_with_any_episodes_give_the_rows_of_the_model(events: Sequence[Rou
     lanes = len(events[0]) if events else 2
     models = [LaneModel(lane, n) for lane in range(lanes)]
     expected: list[tuple[object, ...]] = []
-    buffer = make_buffer(steps=n, capacity=100)
+    buffer = make_buffer(100, n_step=NStep(n, GAMMA))
     writer = buffer.writer(lanes=lanes)
     for event in events:
         now = np.array([[model.lane, model.episode, len(model.rewards)] for model in models])

@@ -1,7 +1,7 @@
 """Prioritized sampling: frequencies and weights against golden numbers and a plain model, with processes that die."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.replay import Field, NotReady, Prioritized, ReplayBuffer
-from tests.starting import Start, starter
+from tests.starting import Start
 
 WIDTH = 16  # numbers in a row that must all be equal
 CHI_SQUARE_3 = 16.27  # exceeded with a chance of 0.001 (3 degrees of freedom)
 
 
-def make_buffer(capacity: int = 8, **options: object) -> ReplayBuffer:
+def prioritized(capacity: int = 8, **options: object) -> ReplayBuffer:
     """Priorities as they are, unless options say otherwise: alpha = beta = 1, eps = 0."""
     sampler = Prioritized(**{"alpha": 1.0, "beta": 1.0, "eps": 0.0, **options})
     return ReplayBuffer(capacity, {"value": Field((WIDTH,), "int64")}, sampler=sampler, seed=7)
@@ -58,7 +58,7 @@ def weight_by_id(buffer: ReplayBuffer, beta: float) -> dict[int, float]:
 def test_rows_are_drawn_in_proportion_to_their_priorities_to_the_power_of_alpha(
     alpha: float, probabilities: Sequence[float], stratified: bool
 ) -> None:
-    buffer = make_buffer(alpha=alpha, stratified=stratified)
+    buffer = prioritized(alpha=alpha, stratified=stratified)
     add(buffer, 1.0, 2.0, 3.0, 4.0)
     drawn = np.concatenate([buffer.sample(100)["ids"] for _ in range(1000)])
     expected = len(drawn) * np.array(probabilities)
@@ -66,7 +66,7 @@ def test_rows_are_drawn_in_proportion_to_their_priorities_to_the_power_of_alpha(
 
 
 def test_a_stratified_batch_holds_every_row_as_often_as_its_share_says() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.0, 2.0, 3.0, 4.0)
     for _ in range(20):
         assert np.bincount(buffer.sample(100)["ids"]).tolist() == [10, 20, 30, 40]
@@ -85,13 +85,13 @@ def test_a_stratified_batch_holds_every_row_as_often_as_its_share_says() -> None
 def test_weights_make_up_for_the_frequencies(
     alpha: float, beta: float, weights: Sequence[float], normalize: str
 ) -> None:
-    buffer = make_buffer(alpha=alpha, normalize=normalize)
+    buffer = prioritized(alpha=alpha, normalize=normalize)
     add(buffer, 1.0, 2.0, 3.0, 4.0)
     assert weight_by_id(buffer, beta) == {i: pytest.approx(weight, abs=1e-6) for i, weight in enumerate(weights)}
 
 
 def test_weights_are_float32_with_the_beta_of_the_sampler_unless_told_otherwise() -> None:
-    buffer = make_buffer(alpha=0.6, beta=0.4)
+    buffer = prioritized(alpha=0.6, beta=0.4)
     add(buffer, 1.0, 4.0)
     batch = buffer.sample(100)
     assert batch["weights"].dtype == np.float32
@@ -99,7 +99,7 @@ def test_weights_are_float32_with_the_beta_of_the_sampler_unless_told_otherwise(
 
 
 def test_the_largest_weight_is_that_of_the_whole_buffer_or_of_the_batch_as_asked() -> None:
-    by_buffer, by_batch = make_buffer(normalize="buffer"), make_buffer(normalize="batch")
+    by_buffer, by_batch = prioritized(normalize="buffer"), prioritized(normalize="batch")
     for buffer in (by_buffer, by_batch):
         add(buffer, 1.0, 4.0)
     for _ in range(50):
@@ -109,7 +109,7 @@ def test_the_largest_weight_is_that_of_the_whole_buffer_or_of_the_batch_as_asked
 
 
 def test_eps_is_added_before_the_power() -> None:
-    buffer = make_buffer(alpha=0.5, eps=1.0)
+    buffer = prioritized(alpha=0.5, eps=1.0)
     add(buffer, 0.0, 3.0, 8.0)
     assert relative_priorities(buffer) == approx(1.0, 2.0, 3.0)
 
@@ -119,7 +119,7 @@ def test_eps_is_added_before_the_power() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 def test_a_row_of_priority_zero_is_never_drawn_without_eps(alpha: float) -> None:
-    buffer = make_buffer(alpha=alpha)
+    buffer = prioritized(alpha=alpha)
     add(buffer, 0.0, 1.0, 0.0, 2.0, 0.0)
     assert set(buffer.sample(5000)["ids"].tolist()) == {1, 3}
     buffer.update_priorities([0, 1], [1.0, 0.0])
@@ -127,7 +127,7 @@ def test_a_row_of_priority_zero_is_never_drawn_without_eps(alpha: float) -> None
 
 
 def test_a_buffer_whose_priorities_are_all_zero_is_not_ready() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 0.0, 0.0)
     with pytest.raises(NotReady, match="priorities are all 0"):
         buffer.sample(4)
@@ -136,7 +136,7 @@ def test_a_buffer_whose_priorities_are_all_zero_is_not_ready() -> None:
 
 
 def test_huge_and_tiny_priorities_can_lie_side_by_side() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.7e308, 1.7e308, 1.7e308, 1e-300, 5e-324)
     batch = buffer.sample(3000)
     assert np.bincount(batch["ids"]).tolist() == [1000, 1000, 1000]
@@ -147,7 +147,7 @@ def test_huge_and_tiny_priorities_can_lie_side_by_side() -> None:
 
 @pytest.mark.parametrize("illegal", [math.nan, math.inf, -math.inf, -1e-9])
 def test_illegal_priorities_are_named_and_change_nothing(illegal: float) -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.0, 2.0)
     with pytest.raises(ValueError, match=r"priorities\[1\]"):
         buffer.update_priorities([0, 1], [50.0, illegal])
@@ -161,7 +161,7 @@ def test_illegal_priorities_are_named_and_change_nothing(illegal: float) -> None
 
 
 def test_new_rows_get_the_largest_priority_given_before_them() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add_default(buffer)  # 1, as nothing was given
     add(buffer, 0.5)
     add_default(buffer)  # still 1: the largest does not fall
@@ -175,7 +175,7 @@ def test_new_rows_get_the_largest_priority_given_before_them() -> None:
 
 
 def test_the_largest_priority_is_one_at_first_and_never_falls_until_the_buffer_is_cleared() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     assert buffer.max_priority == 1.0
     add(buffer, 0.5)
     assert buffer.max_priority == 1.0
@@ -190,7 +190,7 @@ def test_the_largest_priority_is_one_at_first_and_never_falls_until_the_buffer_i
 
 
 def test_a_cleared_buffer_forgets_all_priorities() -> None:
-    buffer = make_buffer(capacity=5)
+    buffer = prioritized(capacity=5)
     add(buffer, 4.0, 5.0, 6.0)
     buffer.sample(10)
     buffer.clear()
@@ -206,14 +206,14 @@ def test_a_cleared_buffer_forgets_all_priorities() -> None:
 
 
 def test_of_unsorted_and_repeated_ids_the_last_priority_counts() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.0, 1.0, 1.0, 1.0)
     assert buffer.update_priorities([3, 0, 2, 0, 3], [9.0, 9.0, 3.0, 2.0, 4.0]) == 0
     assert relative_priorities(buffer) == approx(2.0, 1.0, 3.0, 4.0)
 
 
 def test_updates_of_overwritten_rows_are_dropped_and_counted() -> None:
-    buffer = make_buffer(capacity=4)
+    buffer = prioritized(capacity=4)
     add(buffer, 1.0, 1.0, 1.0, 1.0)
     ids = buffer.sample(1000)["ids"]
     add(buffer, 2.0, 2.0)  # in the rows of 0 and 1
@@ -224,14 +224,14 @@ def test_updates_of_overwritten_rows_are_dropped_and_counted() -> None:
 
 
 def test_updates_of_ids_that_were_never_given_out_are_dropped_and_counted() -> None:
-    buffer = make_buffer(capacity=4)
+    buffer = prioritized(capacity=4)
     add(buffer, 1.0, 2.0)
     assert buffer.update_priorities([-1, 2, 4, 2**62, 1], [9.0, 9.0, 9.0, 9.0, 5.0]) == 4
     assert relative_priorities(buffer) == approx(1.0, 5.0)
 
 
 def test_a_row_can_be_updated_before_it_was_ever_sampled() -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.0, 1.0)
     buffer.update_priorities([1], [7.0])
     add(buffer, 2.0)
@@ -239,7 +239,7 @@ def test_a_row_can_be_updated_before_it_was_ever_sampled() -> None:
 
 
 def test_sampling_does_not_undo_updates_when_rows_are_added_in_between() -> None:
-    buffer = make_buffer(capacity=100)
+    buffer = prioritized(capacity=100)
     add(buffer, *[1.0] * 100)
     buffer.update_priorities(np.arange(100), np.arange(1.0, 101.0))
     for _ in range(50):
@@ -260,7 +260,7 @@ SAMPLES = st.tuples(st.just("sample"), st.just([]))
 def test_any_history_leaves_the_priorities_of_a_plain_model(
     capacity: int, history: list[tuple[str, list[object]]]
 ) -> None:
-    buffer = make_buffer(capacity)
+    buffer = prioritized(capacity)
     model: dict[int, float] = {}
     num_added, largest = 0, 1.0
     for operation, arguments in history:
@@ -289,12 +289,6 @@ def test_any_history_leaves_the_priorities_of_a_plain_model(
 
 
 # ---- processes
-
-
-@pytest.fixture
-def fork() -> Iterator[Start]:
-    """Start a process in milliseconds, ``fork(function, *arguments)``; it is gone when the test is over."""
-    yield from starter("fork")
 
 
 def whole(batch: dict[str, NDArray[np.generic]]) -> bool:
@@ -335,7 +329,7 @@ def assert_priorities_are_in_order(buffer: ReplayBuffer) -> None:
 
 @pytest.mark.timeout(90)
 def test_writers_that_are_killed_hide_no_row_and_hold_up_nobody(fork: Start) -> None:
-    buffer = make_buffer(capacity=300)
+    buffer = prioritized(capacity=300)
     rng = np.random.default_rng(0)
     for round in range(40):
         writers = [fork(write_for_ever, buffer, 3 * round + k) for k in range(3)]
@@ -350,7 +344,7 @@ def test_writers_that_are_killed_hide_no_row_and_hold_up_nobody(fork: Start) -> 
 
 @pytest.mark.timeout(90)
 def test_readers_that_are_killed_leave_priorities_in_order_and_hold_up_nobody(fork: Start) -> None:
-    buffer = make_buffer(capacity=300)
+    buffer = prioritized(capacity=300)
     rng = np.random.default_rng(0)
     for round in range(60):
         processes = [fork(learn_for_ever, buffer, 100 * round + k) for k in range(4)]
@@ -367,7 +361,7 @@ def test_readers_that_are_killed_leave_priorities_in_order_and_hold_up_nobody(fo
 
 @pytest.mark.timeout(60)
 def test_two_readers_share_one_set_of_priorities(fork: Start) -> None:
-    buffer = make_buffer()
+    buffer = prioritized()
     add(buffer, 1.0, 1.0, 1.0)
     reader = fork(set_priorities, buffer, [0, 2], [2.0, 5.0])
     reader.join()

@@ -33,12 +33,6 @@ from tests.starting import Start, starter
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture
-def fork() -> Iterator[Start]:
-    """Start a process in milliseconds: ``fork(function, *arguments)``."""
-    yield from starter("fork")
-
-
 @pytest.fixture(params=["spawn", "fork"])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     """Start a process in either way: with a pickled buffer, or with an inherited one."""

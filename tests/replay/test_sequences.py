@@ -8,34 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.replay import Field, Prioritized, ReplayBuffer, Sequences
+from tests.replay.buffers import add_episode, make_buffer
 
-FIELDS = {
-    "obs": Field((2,), "int64"),  # [episode + 1, time + 1]: never zero, so that padding can be told apart
-    "reward": Field(),
-    "memory": Field((3,), "float64", first=True),
-    "terminated": Field((), "bool"),
-}
+OBS = Field((2,), "int64")  # [episode + 1, time + 1]: never zero, so that padding can be told apart
+MEMORY = {"memory": Field((3,), "float64", first=True)}
 
 
-def make_buffer(length: int = 4, period: int = 2, capacity: int = 128, **options: object) -> ReplayBuffer:
-    return ReplayBuffer(capacity, FIELDS, sequences=Sequences(length=length, period=period), **options)
+def in_sequences(length: int, period: int, capacity: int = 128, **options: object) -> ReplayBuffer:
+    return make_buffer(capacity, OBS, MEMORY, sequences=Sequences(length=length, period=period), **options)
 
 
 def step(time: int, *, episode: int = 0, ending: str = "") -> dict[str, object]:
     return {
         "obs": [episode + 1, time + 1],
+        "action": time,
         "reward": 0.5 + time,
+        "next_obs": [episode + 1, time + 2],
         "memory": np.full(3, 1000.0 * episode + time),
         "terminated": ending == "terminated",
         "truncated": ending == "truncated",
     }
-
-
-def add_episode(buffer: ReplayBuffer, length: int, ending: str = "terminated", episode: int = 0) -> None:
-    for time in range(length):
-        buffer.add(**step(time, episode=episode, ending=ending if time == length - 1 else ""))
-    if ending == "cut":
-        buffer.end_episode()
 
 
 def times(rows: dict[str, np.ndarray]) -> list[list[int]]:
@@ -59,9 +51,9 @@ def times(rows: dict[str, np.ndarray]) -> list[list[int]]:
     ],
 )
 def test_sequences_of_four_every_two_steps(episode_length: int, sequences: list[list[int]], ending: str) -> None:
-    buffer = make_buffer(length=4, period=2)
-    add_episode(buffer, episode_length, ending)
-    add_episode(buffer, episode_length, ending, episode=1)
+    buffer = in_sequences(4, 2)
+    add_episode(buffer, step, episode_length, ending)
+    add_episode(buffer, step, episode_length, ending, episode=1)
     rows = buffer.get_all()
     assert times(rows) == 2 * sequences
     assert rows["obs"][:, 0, 0].tolist() == [1] * len(sequences) + [2] * len(sequences)
@@ -77,19 +69,21 @@ def test_sequences_of_four_every_two_steps(episode_length: int, sequences: list[
     ],
 )
 def test_the_period_says_how_far_apart_sequences_start(period: int, sequences: list[list[int]]) -> None:
-    buffer = make_buffer(length=3, period=period)
-    add_episode(buffer, 7)
+    buffer = in_sequences(3, period)
+    add_episode(buffer, step, 7)
     assert times(buffer.get_all()) == sequences
 
 
 def test_shapes_and_types_of_a_batch() -> None:
-    buffer = make_buffer(length=4, period=2)
-    add_episode(buffer, 9)
+    buffer = in_sequences(4, 2)
+    add_episode(buffer, step, 9)
     batch = buffer.sample(5)
     found = {name: (values.shape, values.dtype) for name, values in batch.items()}
     assert found == {
         "obs": ((5, 4, 2), np.dtype("int64")),
+        "action": ((5, 4), np.dtype("int64")),
         "reward": ((5, 4), np.dtype("float32")),
+        "next_obs": ((5, 4, 2), np.dtype("int64")),
         "memory": ((5, 3), np.dtype("float64")),
         "terminated": ((5, 4), np.dtype("bool")),
         "mask": ((5, 4), np.dtype("bool")),
@@ -98,8 +92,8 @@ def test_shapes_and_types_of_a_batch() -> None:
 
 
 def test_padded_steps_are_zeros_and_masked() -> None:
-    buffer = make_buffer(length=4, period=4)
-    add_episode(buffer, 6)
+    buffer = in_sequences(4, 4)
+    add_episode(buffer, step, 6)
     rows = buffer.get_all()
     assert rows["mask"].tolist() == [[True] * 4, [True, True, False, False]]
     assert rows["obs"][1].tolist() == [[1, 5], [1, 6], [0, 0], [0, 0]]
@@ -108,13 +102,13 @@ def test_padded_steps_are_zeros_and_masked() -> None:
 
 
 def test_a_first_field_keeps_the_value_of_the_first_step_alone() -> None:
-    buffer = make_buffer(length=4, period=2)
-    add_episode(buffer, 7)
+    buffer = in_sequences(4, 2)
+    add_episode(buffer, step, 7)
     assert buffer.get_all()["memory"].tolist() == [[0.0] * 3, [2.0] * 3, [4.0] * 3]
 
 
 def test_a_sequence_is_there_as_soon_as_it_is_full() -> None:
-    buffer = make_buffer(length=3, period=2)
+    buffer = in_sequences(3, 2)
     assert [buffer.add(**step(time)) for time in range(6)] == [None, None, 0, None, 1, None]
     assert buffer.end_episode() == 2
     assert buffer.end_episode() is None
@@ -122,20 +116,20 @@ def test_a_sequence_is_there_as_soon_as_it_is_full() -> None:
 
 def test_steps_added_together_give_the_sequences_of_steps_added_one_by_one() -> None:
     steps = [step(t, ending="truncated" if t == 5 else "") for t in range(11)]
-    one_by_one = make_buffer()
-    together = make_buffer()
+    one_by_one = in_sequences(4, 2)
+    together = in_sequences(4, 2)
     for each in steps:
         one_by_one.add(**each)
     together.add(**{name: np.array([each[name] for each in steps]) for name in steps[0]})
     expected, found = one_by_one.get_all(), together.get_all()
-    for name in ("obs", "reward", "memory", "terminated", "mask"):
+    for name in ("obs", "action", "reward", "next_obs", "memory", "terminated", "mask"):
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
 def test_the_priority_of_a_sequence_is_nine_tenths_of_the_largest_and_one_of_the_mean() -> None:
     # TD errors (1, 2, 3, 10) give 0.9 * 10 + 0.1 * 4 = 9.4; those of the other sequence are all 9.4 too.
     priorities = [1.0, 2.0, 3.0, 10.0, 9.4, 9.4, 9.4, 9.4]
-    buffer = make_buffer(length=4, period=4, sampler=Prioritized(alpha=1.0, beta=1.0, eps=0.0), seed=3)
+    buffer = in_sequences(4, 4, sampler=Prioritized(alpha=1.0, beta=1.0, eps=0.0), seed=3)
     for time, priority in enumerate(priorities):
         buffer.add(**step(time), priorities=priority)
     assert buffer.max_priority == pytest.approx(9.4)
@@ -143,24 +137,24 @@ def test_the_priority_of_a_sequence_is_nine_tenths_of_the_largest_and_one_of_the
 
 
 def test_the_priority_of_a_padded_sequence_is_of_its_real_steps() -> None:
-    buffer = make_buffer(length=4, period=4, sampler=Prioritized(alpha=1.0, eps=0.0))
+    buffer = in_sequences(4, 4, sampler=Prioritized(alpha=1.0, eps=0.0))
     for time, priority in enumerate([2.0, 4.0]):
         buffer.add(**step(time, ending="terminated" if time == 1 else ""), priorities=priority)
     assert buffer.max_priority == pytest.approx(0.9 * 4.0 + 0.1 * 3.0)
 
 
 def test_clear_forgets_steps_that_wait_for_their_sequence() -> None:
-    buffer = make_buffer(length=3, period=3)
-    add_episode(buffer, 2, ending="")
+    buffer = in_sequences(3, 3)
+    add_episode(buffer, step, 2, ending="")
     buffer.clear()
-    add_episode(buffer, 3, episode=1)
+    add_episode(buffer, step, 3, episode=1)
     rows = buffer.get_all()
     assert rows["obs"].tolist() == [[[2, 1], [2, 2], [2, 3]]]
 
 
 def test_the_newest_sequences_stay_when_the_buffer_is_full() -> None:
-    buffer = make_buffer(length=3, period=1, capacity=5)
-    add_episode(buffer, 40)
+    buffer = in_sequences(3, 1, capacity=5)
+    add_episode(buffer, step, 40)
     assert times(buffer.get_all()) == [[t, t + 1, t + 2] for t in range(33, 38)]
 
 

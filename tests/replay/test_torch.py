@@ -6,7 +6,7 @@ import torch
 from penstock.replay import Field, NStep, Prioritized, ReplayBuffer
 
 
-def make_buffer() -> ReplayBuffer:
+def fifty_rows() -> ReplayBuffer:
     fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": Field(), "picture": Field((4, 4), "uint8")}
     buffer = ReplayBuffer(100, fields, sampler=Prioritized(), n_step=NStep(2), seed=0)
     buffer.add(
@@ -21,7 +21,7 @@ def make_buffer() -> ReplayBuffer:
 
 def test_dlpack_and_from_numpy_share_the_memory_of_the_batch() -> None:
     for convert in (torch.from_dlpack, torch.from_numpy):
-        batch = make_buffer().sample(16)
+        batch = fifty_rows().sample(16)
         for name, array in batch.items():
             tensor = convert(array)
             assert tensor.data_ptr() == array.ctypes.data, name
@@ -32,7 +32,7 @@ def test_dlpack_and_from_numpy_share_the_memory_of_the_batch() -> None:
 
 
 def test_a_batch_is_written_straight_into_tensors() -> None:
-    buffer, twin = make_buffer(), make_buffer()
+    buffer, twin = fifty_rows(), fifty_rows()
     tensors = {
         name: torch.zeros(array.shape, dtype=torch.from_numpy(array).dtype)
         for name, array in buffer.allocate(16).items()

@@ -1,6 +1,5 @@
 """Which rows a writer's last call finished, and reading only some fields of them: first priorities need both."""
 
-from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
@@ -18,14 +17,9 @@ from penstock.replay import (
     Sequences,
     Writer,
 )
-from tests.starting import Start, starter
+from tests.starting import Start
 
 STEP = {"step": Field((2,), "int64"), "reward": Field()}  # [lane, time]
-
-
-@pytest.fixture
-def fork() -> Iterator[Start]:
-    yield from starter("fork")
 
 
 def plain(capacity: int = 100, **options: object) -> ReplayBuffer:
