@@ -6,6 +6,13 @@
     cartpole-ppo, cartpole-impala, cartpole-a2c, cartpole-a3c
                          the same with these
     cartpole-a3c-alone   A3C with one rollout worker
+    cartpole-clear, cartpole-laser, cartpole-impact
+                         the same with these, within 300k steps
+    cartpole-impala-SOURCE
+                         IMPALA with half of each batch from SOURCE, the same: uniform, attentive, elite1 to elite4
+    TASK-fresh, TASK-replayed
+                         IMPALA without replay and with 7/8 of each batch replayed, at the same settings; steps to a
+                         return of 475, 200, 10 in TASK: cartpole, lunarlander, breakout
     cartpole-dqn         DQN, the same within 100k steps
     cartpole-apex        Ape-X, the same
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
@@ -67,6 +74,18 @@ def _cartpole(train: str, steps: int = 500_000) -> Task:
     )  # fmt: skip
 
 
+REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=2000"
+
+
+def _pays(env: str, settings: str, target: float) -> dict[str, Task]:
+    """IMPALA without replay and with it, at the same settings of the learner."""
+    train = f"impala {env} {settings} --target-return {target:g}"
+    return {
+        kind: Task(f"{train} {replay}", "best", 100, 5, "half as many steps with replay")
+        for kind, replay in (("fresh", ""), ("replayed", REPLAYED))
+    }
+
+
 def _breakout(algorithm: str) -> Task:
     return Task(
         f"{algorithm} --env MinAtar/Breakout-v1 --preset minatar --max-seconds 240",
@@ -86,6 +105,20 @@ TASKS = {
     "cartpole-a3c-alone": _cartpole("a3c --num-workers 1"),
     "cartpole-dqn": _cartpole("dqn", 100_000),
     "cartpole-apex": _cartpole("apex", 100_000),
+    **{f"cartpole-{name}": _cartpole(name, 300_000) for name in ("clear", "laser", "impact")},
+    **{
+        f"cartpole-impala-{source}": _cartpole(f"impala --replay queue:1/2 {drawn}", 300_000)
+        for source, drawn in {
+            "uniform": "uniform:1/2", "attentive": "attentive:1/2",
+            **{f"elite{strategy}": f"elite:1/2,strategy={strategy}" for strategy in (1, 2, 3, 4)},
+        }.items()
+    },
+    **{f"cartpole-{kind}": task for kind, task in _pays(
+        "--env CartPole-v1", "--total-steps 300000", 475).items()},
+    **{f"lunarlander-{kind}": task for kind, task in _pays(
+        "--env LunarLander-v3", "--preset lunarlander", 200).items()},
+    **{f"breakout-{kind}": task for kind, task in _pays(
+        "--env MinAtar/Breakout-v1", "--preset minatar --total-steps 3000000", 10).items()},
     "lunarlander": Task("appo --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200"),
     "lunarlander-impala": Task(
         "impala --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 3M steps"

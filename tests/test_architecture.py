@@ -21,7 +21,7 @@ MAY_USE = {
     "replay": {"_native", "ipc"},
     "nn": set(),
     "envs": {"imports", "ipc"},
-    "experience": {"envs", "ipc", "replay"},
+    "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
     "play": {"config", "runs", "nn", "envs", "algorithms"},
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"},

@@ -86,11 +86,13 @@ def fake_engine(monkeypatch, tmp_path):
         engine.evaluated.append((path, how))
         return engine.evaluation or Evaluation((498.75, 501.25) * (how["episodes"] // 2), (500,) * how["episodes"])
 
-    trainer = module(
-        "penstock.engine.trainer",
-        Trainer=FakeTrainer, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted,
+    trainer = "penstock.engine.trainer"
+    monkeypatch.setitem(sys.modules, trainer, module(trainer, Trainer=FakeTrainer))
+    endings = "penstock.engine.endings"
+    monkeypatch.setitem(
+        sys.modules, endings,
+        module(endings, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted),
     )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "penstock.engine.trainer", trainer)
     launcher = "penstock.engine.backends.launcher"
     monkeypatch.setitem(sys.modules, launcher, module(launcher, prepare=prepare))
     evaluation = module("penstock.play.evaluation", evaluate_run=evaluate_run)

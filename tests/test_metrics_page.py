@@ -20,11 +20,16 @@ LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORI
 REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, penstock.ReplayAlgorithm)}
 GROUPS = {"All": set(LOADED), "Actor-critics": set(LOADED) - REPLAY, "Replay": REPLAY}
 OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME"}
+SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,
     "env_kwargs": {"max_episode_steps": 2}, "eval_episodes": 1,
 }  # fmt: skip
 TINY_REPLAY = {"batch_size": 8, "learning_starts": 8}
+TINY_MIXTURE = {
+    name: {"segment_length": 2, "batch_size": 8, "replay": ["queue:1/2", f"{source}:1/2,capacity=8,min_size=2"]}
+    for name, source in (("LASER", "uniform"), ("CLEAR", "reservoir"))
+}
 
 
 def rows(heading_cell: str) -> list[list[str]]:
@@ -60,12 +65,12 @@ def logged(tmp_path_factory) -> dict[str, set[str]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(progress, "SHORTEST_WINDOW", 0.0)  # so short a run shows its time, too,
             patch.setattr(rollout_worker, "REPORT_INTERVAL", 0.0)  # and every episode
-            settings = TINY | (TINY_REPLAY if name in REPLAY else {})
+            settings = TINY | (TINY_REPLAY if name in REPLAY else TINY_MIXTURE.get(name, {}))
             with penstock.Trainer(algorithm, env, run_dir=run_dir, **settings) as trainer:
                 trainer.train(quiet=True)
         for line in (run_dir / "metrics.jsonl").read_text().splitlines():
             for metric in json.loads(line):
-                found.setdefault(metric, set()).add(name)
+                found.setdefault(re.sub(rf"replay/({'|'.join(SOURCES)})/", "replay/SOURCE/", metric), set()).add(name)
     return found
 
 

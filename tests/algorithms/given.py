@@ -71,6 +71,7 @@ def a_segment(
         reward=torch.tensor(rewards).unsqueeze(1).expand(length, lanes),
         terminated=flags(terminated), truncated=flags(truncated), valid=valid, learn=valid.float(),
         log_prob=-1.0 - ratio.log(), memory=torch.zeros(lanes, 0), lane=torch.arange(lanes),
+        replayed=torch.zeros(lanes, dtype=torch.bool),
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def world_without_end(algorithm: SegmentAlgorithm, model: torch.nn.Module, batch
     return Batch(
         obs=obs, first=torch.zeros(length + 1, lanes, dtype=torch.bool), action=action, reward=torch.ones(steps),
         terminated=never, truncated=never, valid=~never, learn=torch.ones(steps), log_prob=log_prob,
-        memory=torch.zeros(lanes, 0), lane=torch.arange(lanes),
+        memory=torch.zeros(lanes, 0), lane=torch.arange(lanes), replayed=torch.zeros(lanes, dtype=torch.bool),
     )  # fmt: skip
 
 

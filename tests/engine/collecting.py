@@ -19,7 +19,7 @@ from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.acting.inference import Inference
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Learned, Save
-from penstock.engine.paths.segment_learner import LEARNER, SegmentLearner
+from penstock.engine.paths.segment_learner import READER, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import Learner, LearnerState
@@ -127,7 +127,7 @@ class Collecting(Polled):
         """One segment of every lane, as a learner would read them; their slots are free again."""
         slots = self.fill()
         self.arena.full.clear()
-        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, LEARNER).all()
+        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
         batch, _ = self.reader.read(slots, FIRST_VERSION, 0.0)
         self.arena.release(slots)
         return batch.segments(torch.arange(len(slots)))

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import READER
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.segments import SegmentWriter
@@ -108,7 +108,7 @@ def test_reclaiming_frees_exactly_what_the_dead_worker_was_writing():
     being_written = dead.slots.tolist()
     finished = arena.slots.in_state(SlotState.FULL).tolist()
     reading = arena.full.pop_many(1)
-    arena.slots.claim(reading, SlotState.FULL, SlotState.READING, LEARNER)
+    arena.slots.claim(reading, SlotState.FULL, SlotState.READING, READER)
     arena.reclaim(0)
     assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == []
     assert arena.slots.owned_by(1, SlotState.WRITING).tolist() == sorted(alive.slots.tolist())
@@ -140,7 +140,7 @@ def test_reclaiming_leaves_the_segments_that_wait_in_the_order_in_which_they_bec
 
 def test_slots_won_by_a_worker_that_died_before_it_could_open_are_taken_back():
     arena, (dead, alive) = two_workers(slots_per_lane=1)
-    arena.slots.claim(np.array([0]), SlotState.FREE, SlotState.READING, LEARNER)
+    arena.slots.claim(np.array([0]), SlotState.FREE, SlotState.READING, READER)
     assert not dead.open() and dead.slots.tolist() == [-1, 1]
     assert alive.open()
     arena.reclaim(0)
@@ -153,7 +153,7 @@ def test_a_restarted_worker_takes_whichever_slots_of_its_lanes_are_free():
     fill(dead)  # slots 0 and 1 wait for the learner
     assert dead.open() and dead.slots.tolist() == [4, 5]
     arena.reclaim(0)
-    arena.slots.claim(np.array([0]), SlotState.FULL, SlotState.READING, LEARNER)
+    arena.slots.claim(np.array([0]), SlotState.FULL, SlotState.READING, READER)
     arena.release(np.array([0]))
     successor = SegmentWriter(arena, 0, dead.lanes, first_lane=0)
     assert successor.open() and successor.slots.tolist() == [0, 5]
@@ -176,7 +176,7 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
 
     def learn(count):
         taken = arena.full.pop_many(count)
-        arena.slots.claim(taken, SlotState.FULL, SlotState.READING, LEARNER)
+        arena.slots.claim(taken, SlotState.FULL, SlotState.READING, READER)
         assert not other.open()  # what is being read waits still
         arena.release(taken)
 
@@ -206,7 +206,7 @@ def test_what_the_learner_takes_hold_of_while_it_is_counted_does_not_count_twice
         @staticmethod
         def in_state(state):
             found = slots.in_state(state)
-            slots.claim(arena.full.pop_many(9), SlotState.FULL, SlotState.READING, LEARNER)
+            slots.claim(arena.full.pop_many(9), SlotState.FULL, SlotState.READING, READER)
             return found
 
     arena.slots = TakenMeanwhile()
@@ -217,7 +217,7 @@ def test_released_slots_are_free_again_and_the_workers_are_woken():
     arena, (writer, _) = two_workers()
     fill(writer)
     slots = arena.full.pop_many(9)
-    arena.slots.claim(slots, SlotState.FULL, SlotState.READING, LEARNER)
+    arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER)
     rung = [bell.value for bell in arena.rollout_bells]
     arena.release(slots)
     assert set(states(arena)) == {SlotState.FREE}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import READER
 from penstock.experience import segments
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
@@ -157,7 +157,7 @@ def test_slots_go_from_free_to_writing_to_full_with_their_lane_and_epoch():
 def test_while_a_lane_has_no_free_slot_nothing_opens_and_what_the_others_won_is_kept():
     writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 3), length=1)
     arena, writer = writing.arena, writing.writer
-    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, LEARNER)
+    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
     for _ in range(2):
         assert not writer.open() and not writer.is_open and writer.slots.tolist() == [0, -1, 2]
     assert arena.slots.owned_by(0, SlotState.WRITING).tolist() == [0, 2]
@@ -170,7 +170,7 @@ def test_while_a_lane_has_no_free_slot_nothing_opens_and_what_the_others_won_is_
 def test_a_lane_writes_all_of_its_own_slots_and_then_waits_however_many_others_are_free():
     writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=1, slots_per_lane=3)
     arena, writer = writing.arena, writing.writer
-    arena.slots.claim(np.array([2]), SlotState.FREE, SlotState.READING, LEARNER)  # lane 0 has two left, lane 1 three
+    arena.slots.claim(np.array([2]), SlotState.FREE, SlotState.READING, READER)  # lane 0 has two left, lane 1 three
     for slots in ([0, 1], [4, 3]):
         assert writer.open() and writer.slots.tolist() == slots
         writing.step()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
-from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import READER
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -390,7 +390,7 @@ def test_what_a_lane_shows_lies_in_its_own_slot_and_stays_there_until_its_step_i
 def test_slots_that_are_not_free_yet_are_waited_for_without_being_let_in():
     playing = Playing(counting_lanes("single", [[(9, "terminated")]] * 2))
     arena, writer = playing.arena, playing.writer
-    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, LEARNER)
+    arena.slots.claim(np.array([1]), SlotState.FREE, SlotState.READING, READER)
     assert not writer.open() and not writer.is_open
     assert playing.replay.limiter.inserts == 0
     arena.release(np.array([1]))

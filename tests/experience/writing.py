@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.paths.segment_learner import LEARNER
+from penstock.engine.paths.segment_learner import READER
 from penstock.envs import Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -95,7 +95,7 @@ class Writing:
         """Copy the full slots, and give them back."""
         arena = self.arena
         slots = arena.full.pop_many(arena.shape.num_slots)
-        assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, LEARNER).all()
+        assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
         for slot in slots.tolist():
             self.finished[arena.lane_of(slot)].append(self._copy(slot))
         arena.release(slots)
