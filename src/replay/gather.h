@@ -134,7 +134,7 @@ class Gather {
   }
 
  public:
-  static constexpr size_t kMaxDepth = 64;  // frames in one value
+  static constexpr size_t kMaxDepth = 4096;  // frames in one value: 64 KiB of stack
 
  private:
   Buffer& buffer_;
