@@ -54,9 +54,8 @@ def test_other_shares_are_refused_with_the_nearest_that_are_legal(batch, fresh, 
 
 
 def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
-    assert "shares that sum to 9/10 (queue:1/2 uniform:2/5): the nearest that are legal are queue:9/16 uniform:7/16" in (
-        refusal("queue:0.5", "uniform:0.4")
-    )
+    told = refusal("queue:0.5", "uniform:0.4")
+    assert "sum to 9/10 (queue:1/2 uniform:2/5): the nearest that are legal are queue:9/16 uniform:7/16" in told
     assert "no whole numbers of the 16 segments of a batch" in refusal("queue:0.3", "uniform:0.7")
     assert "use a larger batch_size" in refusal("queue:0.5", "uniform:0.5", batch=1)
     assert "no fresh segments (uniform:1)" in refusal("uniform:1")

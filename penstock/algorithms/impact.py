@@ -29,6 +29,8 @@ from penstock.nn import ActorCritic, Distribution, recorded_distribution
 class IMPACTConfig(AsynchronousConfig):
     """IMPACT: the learner never waits: while no new batch is there it learns from one that it has used before."""
 
+    batch_size: int = 256
+    """Steps per update."""
     learning_rate: Scheduled = 2e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
@@ -39,11 +41,11 @@ class IMPACTConfig(AsynchronousConfig):
     """Batches that the circular buffer holds (N); a new one replaces the oldest."""
     batch_uses: int = 2
     """How often each batch may be learned from (K)."""
-    target_period: int = 8
+    target_period: int = 4
     """Updates between two copies of the network to the target network; published is N * K."""
     rho_target: float = 2.0
     """Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network."""
-    clip_range: float = 0.2
+    clip_range: float = 0.3
     """The surrogate's ratio counts within [1 - clip_range, 1 + clip_range]."""
     gae_lambda: float = 0.95
     """Weight of longer returns in V-trace's targets."""

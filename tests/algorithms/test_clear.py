@@ -33,7 +33,7 @@ def test_what_the_network_recorded_itself_is_cloned_already(action, memory):
     algorithm, plain = (make(kind, action, memory=memory, **s) for kind, s in ((CLEAR, SMALL), (IMPALA, {})))
     model = make_model(algorithm)
     batch = collected(algorithm, model)
-    loss, metrics = algorithm.evaluate(model, batch)
+    _, metrics = algorithm.evaluate(model, batch)
     assert metrics["policy_cloning"].item() == pytest.approx(0.0, abs=1e-5)
     assert metrics["value_cloning"].item() == pytest.approx(0.0, abs=1e-5)
     found, expected = (gradients(algorithm.evaluate(model, batch)[0], model) for algorithm in (algorithm, plain))
@@ -78,5 +78,5 @@ def test_values_expected_then_are_returns_whatever_the_head_s_units_are_now():
 
 
 def test_weights_that_are_no_weights_are_refused():
-    with pytest.raises(ConfigError, match="policy_cloning_coef=-1.0 is not legal"):
+    with pytest.raises(ConfigError, match=r"policy_cloning_coef=-1\.0 is not legal"):
         make(CLEAR, **SMALL, policy_cloning_coef=-1.0)

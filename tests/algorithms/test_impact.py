@@ -86,7 +86,7 @@ def test_the_penalty_pulls_towards_the_target_policy():
     assert algorithm.evaluate(model, batch)[1]["target_kl"].item() == pytest.approx(0.0, abs=1e-6)
     with torch.no_grad():
         model.policy_head.bias.add_(torch.tensor([1.0, 0.0, -1.0]))
-    loss, metrics = algorithm.evaluate(model, batch)
+    _, metrics = algorithm.evaluate(model, batch)
     policy, _ = model.evaluate(batch.obs)
     kl = algorithm.target.evaluate(batch.obs)[0][:-1].kl(policy[:-1]).mean()
     assert metrics["target_kl"].item() == pytest.approx(kl.item(), rel=1e-5) and kl > 0.1
