@@ -89,11 +89,14 @@ class Config:
     """Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least."""
     target_return: float | None = None
     """The run ends when the evaluator's mean return reaches this."""
-    eval_interval: int | None = None
-    """Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time
-    is spent on them (serial: after each batch); 0: never."""
+    eval_interval: int | float | Literal["continuous"] | None = None
+    """Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of the
+    newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on them
+    (serial: after each batch); 0: never."""
     eval_episodes: int = 20
     """Episodes per evaluation."""
+    eval_exploration: bool = False
+    """Evaluations act as training does, with exploration, instead of by the best action."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
     checkpoint_interval: int | None = None
@@ -131,9 +134,12 @@ class Config:
         for name in ("num_workers", "num_groups", "max_seconds", "reward_clip"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "more than 0, or None")
-        for name in ("eval_interval", "checkpoint_interval"):
-            value = getattr(self, name)
-            require(value is None or value >= 0, name, value, "0 or more, or None")
+        interval = self.checkpoint_interval
+        require(interval is None or interval >= 0, "checkpoint_interval", interval, "0 or more, or None")
+        pace = self.eval_interval
+        is_pace = not isinstance(pace, int | float) or 0 <= pace < 1 or (pace >= 1 and pace == int(pace))
+        legal = 'a whole number of steps, a fraction of total_steps below 1, 0, "continuous" or None'
+        require(is_pace, "eval_interval", pace, legal)
         rate = self.learning_rate
         if isinstance(rate, float):
             require(rate > 0, "learning_rate", rate, "more than 0")

@@ -141,6 +141,9 @@ class Evaluations:
 
 def _interval(config: Config) -> int:
     """Steps between two evaluations; 0: there are none."""
-    if config.eval_interval is not None:
-        return config.eval_interval
-    return 1 if config.target_return is not None else max(1, config.total_steps // 20)
+    interval = config.eval_interval
+    if interval == "continuous":
+        return 1
+    if interval is None:
+        return 1 if config.target_return is not None else max(1, config.total_steps // 20)
+    return int(interval) if not 0 < interval < 1 else max(1, int(interval * config.total_steps))

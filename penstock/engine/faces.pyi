@@ -66,6 +66,8 @@ class APPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -111,8 +113,9 @@ class APPO(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -152,6 +155,7 @@ class APPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -174,7 +178,7 @@ class APPO(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -236,6 +240,8 @@ class PPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -273,8 +279,9 @@ class PPO(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -314,6 +321,7 @@ class PPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 128,
@@ -332,7 +340,7 @@ class PPO(Face):
         total_steps: int = 500000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -394,6 +402,8 @@ class A2C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -425,8 +435,9 @@ class A2C(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -466,6 +477,7 @@ class A2C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
@@ -481,7 +493,7 @@ class A2C(Face):
         total_steps: int = 500000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -543,6 +555,8 @@ class A3C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -579,8 +593,9 @@ class A3C(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -620,6 +635,7 @@ class A3C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -637,7 +653,7 @@ class A3C(Face):
         total_steps: int = 500000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -699,6 +715,8 @@ class IMPALA(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -745,8 +763,9 @@ class IMPALA(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -789,6 +808,7 @@ class IMPALA(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -811,7 +831,7 @@ class IMPALA(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -874,6 +894,8 @@ class IMPACT(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -921,8 +943,9 @@ class IMPACT(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -962,6 +985,7 @@ class IMPACT(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -985,7 +1009,7 @@ class IMPACT(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1047,6 +1071,8 @@ class CLEAR(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -1097,8 +1123,9 @@ class CLEAR(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1141,6 +1168,7 @@ class CLEAR(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -1165,7 +1193,7 @@ class CLEAR(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1228,6 +1256,8 @@ class LASER(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -1276,8 +1306,9 @@ class LASER(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1320,6 +1351,7 @@ class LASER(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -1343,7 +1375,7 @@ class LASER(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1402,6 +1434,8 @@ class DQN(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1449,8 +1483,9 @@ class DQN(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1491,6 +1526,7 @@ class DQN(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_exploration: bool = False,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1514,7 +1550,7 @@ class DQN(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1573,6 +1609,8 @@ class ApeX(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1618,8 +1656,9 @@ class ApeX(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1660,6 +1699,7 @@ class ApeX(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_exploration: bool = False,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1682,7 +1722,7 @@ class ApeX(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1739,6 +1779,8 @@ class DDPG(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1768,8 +1810,9 @@ class DDPG(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1809,6 +1852,7 @@ class DDPG(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1823,7 +1867,7 @@ class DDPG(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -1880,6 +1924,8 @@ class TD3(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -1915,8 +1961,9 @@ class TD3(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -1956,6 +2003,7 @@ class TD3(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -1973,7 +2021,7 @@ class TD3(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
@@ -2030,6 +2078,8 @@ class SAC(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -2063,8 +2113,9 @@ class SAC(Face):
     target_return
         The run ends when the evaluator's mean return reaches this.
     eval_interval
-        Steps between evaluations; None: twenty in total_steps, or with a target_return at most a fifth of the time is
-        spent on them (serial: after each batch); 0: never.
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
     eval_max_steps
@@ -2104,6 +2155,7 @@ class SAC(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -2120,7 +2172,7 @@ class SAC(Face):
         total_steps: int = 1000000,
         max_seconds: float | None = None,
         target_return: float | None = None,
-        eval_interval: int | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,

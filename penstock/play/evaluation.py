@@ -44,6 +44,8 @@ class Evaluation:
         Of those that were given up, what they had returned by then.
     steps
         Steps that the weights had learned from.
+    version
+        Version of the weights, in a run.
     unfinished
         How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
         steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
@@ -53,6 +55,7 @@ class Evaluation:
     lengths: tuple[int, ...]
     steps: int = 0
     unfinished: int = 0
+    version: int = 0
 
     @property
     def episodes(self) -> int:

@@ -1,12 +1,13 @@
 """The directory of one run: ``runs/<env>-<algorithm>-<time>/``.
 
-==================  ====================================================================
-``config.json``     the algorithm, its settings, and the versions it ran with
-``metrics.jsonl``   numbers over time; TensorBoard events beside it
-``checkpoints/``    the last few by steps, and ``best``
-``replay/``         contents of the replay buffer, where they are saved
-``log.txt``         what happened, with time stamps
-==================  ====================================================================
+=====================  ====================================================================
+``config.json``        the algorithm, its settings, and the versions it ran with
+``metrics.jsonl``      numbers over time; TensorBoard events beside it
+``evaluations.jsonl``  every episode of every evaluation
+``checkpoints/``       the last few by steps, and ``best``
+``replay/``            contents of the replay buffers, where they are saved
+``log.txt``            what happened, with time stamps
+=====================  ====================================================================
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Scoring a policy: fair to long episodes, free of exploration, and the same for the same seed."""
 
+import json
 import math
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.messages import Evaluate, Stop
 from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import WALL
 from penstock.envs.making import lane_seed, make_lanes
 from penstock.play.evaluation import (
@@ -309,3 +311,55 @@ def test_an_unknown_command_is_named():
     with pytest.raises(ValueError, match="the evaluator knows no command Stop"):
         evaluator.handle(Stop())
     evaluator.close()
+
+
+class Lucky(gymnasium.Env):
+    """One step; the return is the action, so that a policy that samples returns something in between."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), float(action), True, False, {}
+
+
+SHORT_RUN = {
+    "env": Lucky, "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 4, "hidden_sizes": (8,),
+    "batch_size": 16, "num_epochs": 1, "total_steps": 160, "backend": "serial", "eval_episodes": 40,
+    "learning_rate": 1e-9,
+}  # fmt: skip
+
+
+def episodes_of(path, **settings):
+    with Trainer(PPO, **{**SHORT_RUN, **settings}, run_dir=str(path)) as trainer:
+        trainer.train(quiet=True)
+    return [json.loads(line) for line in (path / "evaluations.jsonl").read_text().splitlines()]
+
+
+def test_every_episode_of_every_evaluation_is_written_down(tmp_path):
+    episodes = episodes_of(tmp_path / "run", eval_interval=0.25)
+    steps = sorted({episode["steps"] for episode in episodes})
+    assert len(episodes) == 40 * len(steps) and len(steps) == 4 and steps[-1] == 160
+    assert all(episode.keys() == {"steps", "seconds", "version", "return", "length"} for episode in episodes)
+    assert all(episode["length"] == 1 and episode["version"] == episode["steps"] / 16 for episode in episodes)
+
+
+@pytest.mark.parametrize("explores", [False, True])
+def test_evaluations_explore_if_they_are_asked_to(explores, tmp_path):
+    returns = [e["return"] for e in episodes_of(tmp_path / "run", eval_interval=80, eval_exploration=explores)]
+    assert (0.2 < np.mean(returns) < 0.8) == explores
+
+
+def test_evaluations_follow_each_other_where_they_are_continuous(tmp_path):
+    steps = {episode["steps"] for episode in episodes_of(tmp_path / "run", eval_interval="continuous")}
+    assert steps == {16 * batch for batch in range(1, 11)}
+
+
+@pytest.mark.parametrize("value", [2.5, -1, "always", float("nan")])
+def test_an_interval_that_means_nothing_is_refused(value):
+    with pytest.raises(ConfigError, match="eval_interval"):
+        Trainer(PPO, **{**SHORT_RUN, "eval_interval": value}, run_dir=None)

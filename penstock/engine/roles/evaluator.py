@@ -53,7 +53,7 @@ class Evaluator:
         self._lanes = make_lanes(
             env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR
         )
-        self._player = Player(self._model, self._lanes, deterministic=True, seed=config.seed)
+        self._player = Player(self._model, self._lanes, deterministic=not config.eval_exploration, seed=config.seed)
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._target = config.target_return
         self._request: Evaluate | None = None
@@ -88,7 +88,7 @@ class Evaluator:
             again = self._play(deadline)
             evaluation = evaluation if again.unfinished else again
             has_reached_target = self._reaches_target(again)
-        evaluation = dataclasses.replace(evaluation, steps=self._weights.steps)
+        evaluation = dataclasses.replace(evaluation, steps=self._weights.steps, version=self._weights.version)
         best_return = request.best_return
         # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
         # one that came over the target twice.

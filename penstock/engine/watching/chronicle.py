@@ -12,6 +12,7 @@ import numpy as np
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.progress import Progress
 from penstock.play.evaluation import Evaluation
+from penstock.runs.episodes import EpisodesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import Status
@@ -53,7 +54,8 @@ class Chronicle:
         self._progress = progress
         self._hangs = hangs
         self._run_directory = run_directory
-        self._metrics = MetricsLog(None if run_directory is None else run_directory.path, self.event)
+        path = None if run_directory is None else run_directory.path
+        self._metrics, self._episodes = MetricsLog(path, self.event), EpisodesLog(path, self.event)
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
@@ -86,7 +88,9 @@ class Chronicle:
             "evaluation/std_return": evaluation.std_return,
             "evaluation/unfinished": evaluation.unfinished,
         }
-        self._metrics.write(evaluation.steps, self._progress.seconds, values)
+        seconds = self._progress.seconds
+        self._metrics.write(evaluation.steps, seconds, values)
+        self._episodes.write(evaluation.steps, seconds, evaluation.version, evaluation.returns, evaluation.lengths)
 
     def refresh(self, final: bool = False) -> None:
         """Show where the run stands, if it is time to; the final state in any case."""
@@ -111,6 +115,7 @@ class Chronicle:
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
+        self._episodes.close()
 
 
 def _numbers_in(answer: object) -> dict[str, float]:

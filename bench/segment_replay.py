@@ -1,0 +1,153 @@
+"""What replayed segments cost: speed of learning, reading a batch, memory of stored frames.
+
+    python bench/segment_replay.py [speed] [read] [memory] [--rounds 5] [--seconds 6]
+
+speed    Segments learned from per second, IMPALA on CartPole with the learner as the bottleneck: without replay, with
+         half of each batch uniform, and with half of it elite, six times as many candidates as are taken. In turns.
+read     Microseconds for a batch of 16 segments: from slots of the arena alone (as segments would be read that stay
+         there), and half of it from rows of a replay buffer.
+memory   Bytes of a store of 10,000 segments of 20 steps of stacked frames, and of their distinct frames alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+import penstock
+from penstock.bench.machine import describe
+from penstock.config.sources import parse_source
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.batch import BatchReader
+from penstock.experience.layout import RunShape
+from penstock.experience.segment_store import SegmentStore, make_store, segments_in
+
+LEARNER_BOUND: dict[str, Any] = {
+    "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 64, "segment_length": 20, "batch_size": 1280,
+    "hidden_sizes": (256, 256), "eval_interval": 0, "run_dir": None, "total_steps": 10**9,
+}  # fmt: skip
+SOURCES = {
+    "no replay": ["queue:1"],
+    "uniform": ["queue:1/2", "uniform:1/2,min_size=100"],
+    "elite": ["queue:1/2", "elite:1/2,min_size=100,candidates=6,anneal=1000"],
+}
+VECTOR, ATARI = ObservationSpec((4,), "float32"), ObservationSpec((4, 84, 84), "uint8", is_stacked=True)
+
+
+def segments_per_second(sources: list[str], seconds: float) -> float:
+    """Segments that the learner learns from, fresh and replayed, each second."""
+    with penstock.IMPALA(**LEARNER_BOUND, replay=sources) as algo:
+        algo.train(40_000, quiet=True)  # until everything runs and stores are filled
+        before, began = algo.status.updates, time.monotonic()
+        algo.train(10**8, quiet=True, on_update=lambda _: time.monotonic() - began < seconds)
+        updates, took = algo.status.updates - before, time.monotonic() - began
+    return updates * 64 / took
+
+
+def speed(rounds: int, seconds: float) -> None:
+    """Print segments per second of each, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in SOURCES}
+    for _ in range(rounds):
+        for name, sources in SOURCES.items():
+            found[name].append(segments_per_second(sources, seconds))
+    base = statistics.median(found["no replay"])
+    for name, rates in found.items():
+        rate = statistics.median(rates)
+        spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+        print(f"{name:10}: {rate:8,.0f} segments/s ({spread}), {rate / base:.2f} x", flush=True)
+
+
+def shape_of(observation: ObservationSpec, lanes: int = 32) -> RunShape:
+    """The numbers of a run with segments of 20 steps."""
+    return RunShape(
+        num_workers=1, num_envs_per_worker=lanes, num_groups=1, segment_length=20, slots_per_lane=2,
+        segments_per_batch=16, observation=observation, action=ActionSpec((), "int64", num_actions=6), records=(),
+        state_size=0, weights_nbytes=8,
+    )  # fmt: skip
+
+
+def microseconds(do: Callable[[], object], times: int = 200) -> float:
+    """Time of one call, the least of five rounds."""
+    rounds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(times):
+            do()
+        rounds.append((time.perf_counter() - began) / times * 1e6)
+    return min(rounds)
+
+
+def half_from_rows(reader: BatchReader, store: SegmentStore) -> None:
+    """Read a batch of eight segments from slots and eight from rows."""
+    reader.read(np.arange(8), 0, 0.0, [store.buffer.sample(8)])
+
+
+def read() -> None:
+    """Print what a batch of 16 segments takes to read."""
+    for name, observation in (("vectors", VECTOR), ("stacks of 84 x 84", ATARI)):
+        shape = shape_of(observation)
+        arena = ExperienceArena.create(shape)
+        random = np.random.default_rng(0)
+        arena.columns["obs"][:] = random.integers(0, 255, arena.columns["obs"].shape).astype(observation.dtype)
+        store = make_store(parse_source("uniform:1/2,capacity=500"), 8, shape, seed=0)
+        writer = store.buffer.writer(shape.num_lanes)
+        for _ in range(16):
+            segments = segments_in(arena, np.arange(shape.num_lanes))
+            shapes = {field: store.buffer.allocate(1)[field].shape[1:] for field in store.buffer.fields}
+            writer.add(**{field: segments[field].reshape(-1, *tail) for field, tail in shapes.items()})
+        options: dict[str, Any] = {"reward_scale": 1.0, "reward_clip": None, "max_policy_lag": None}
+        slots = BatchReader(arena, 16, torch.device("cpu"), **options)
+        mixed = BatchReader(arena, 16, torch.device("cpu"), **options, num_replayed=8)
+        stay = microseconds(partial(slots.read, np.arange(16), 0, 0.0))
+        rows = microseconds(partial(half_from_rows, mixed, store))
+        print(f"{name}: all from slots {stay:,.0f} us, half from rows {rows:,.0f} us", flush=True)
+
+
+def memory() -> None:
+    """Print what 10,000 segments of stacked frames take, and their distinct frames."""
+    lanes, count = 10, 10_000
+    shape = shape_of(ATARI, lanes)
+    store = make_store(parse_source(f"uniform:1/2,capacity={count}"), 8, shape, seed=0)
+    writer, random = store.buffer.writer(lanes), np.random.default_rng(0)
+    shapes = {field: store.buffer.allocate(1)[field].shape[1:] for field in store.buffer.fields}
+    values = {field: np.zeros((lanes, *tail), store.buffer.allocate(1)[field].dtype) for field, tail in shapes.items()}
+    tails = random.integers(1, 255, (lanes, 4, 84, 84), np.uint8)
+    for _ in range(count // lanes):
+        frames = np.concatenate([tails, random.integers(1, 255, (lanes, 20, 84, 84), np.uint8)], 1)
+        tails = frames[:, -4:]
+        values["obs"] = frames[:, np.arange(21)[:, None] + np.arange(4)].reshape(lanes, *shapes["obs"])
+        writer.add(**values)
+    control, data = store.buffer._arenas
+    taken, distinct = control.nbytes + data.nbytes, (count * 20 + 4 * lanes) * 84 * 84
+    _, readable = store.buffer.read(*store.buffer.live(), fields=("reward",))
+    drawn = sum(len(store.buffer.sample(8)["ids"]) for _ in range(50))
+    stats = store.buffer.stats()
+    print(
+        f"{count:,} segments of 20 steps: {taken / 2**20:,.0f} MiB, distinct frames {distinct / 2**20:,.0f} MiB: "
+        f"{taken / distinct:.3f} x; {readable.sum():,} rows are there, {stats.rows_without_frames} of {drawn} drawn had "
+        "lost their frames"
+    )
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("parts", nargs="*", choices=["speed", "read", "memory", []], default=["speed", "read", "memory"])
+    flags.add_argument("--rounds", type=int, default=5)
+    flags.add_argument("--seconds", type=float, default=6.0)
+    given = flags.parse_args()
+    print(describe())
+    for part in given.parts:
+        {"speed": lambda: speed(given.rounds, given.seconds), "read": read, "memory": memory}[part]()
+
+
+if __name__ == "__main__":
+    main()
