@@ -132,8 +132,8 @@ def memory() -> None:
     stats = store.buffer.stats()
     print(
         f"{count:,} segments of 20 steps: {taken / 2**20:,.0f} MiB, distinct frames {distinct / 2**20:,.0f} MiB: "
-        f"{taken / distinct:.3f} x; {readable.sum():,} rows are there, {stats.rows_without_frames} of {drawn} drawn had "
-        "lost their frames"
+        f"{taken / distinct:.3f} x; {readable.sum():,} rows are there, {stats.rows_without_frames} of {drawn} drawn "
+        "had lost their frames"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -16,6 +17,9 @@ from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
+_FACTS = ("segments", "share", "age", "uses")
+_SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
+"""What is said of a source of replayed segments."""
 _KNOWN = (
     "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
 )  # fmt: skip
@@ -190,14 +194,28 @@ def _throughput(status: Status) -> Table:
         rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
     if status.replay_rows is not None:
         rows.add_row("replay", f"{status.replay_rows:,} transitions")
+    sources = _sources(experience)
+    for kind, facts in sources.items():
+        about = f"{facts['segments']:,.0f} kept, age {number(facts['age'])}, {number(facts['uses'])} uses"
+        rows.add_row(f"{facts['share']:.0%} {kind}", about)
     for name, value in experience.items():
-        if name not in _KNOWN:
+        source = _SOURCE.fullmatch(name)
+        if name not in _KNOWN and not (source is not None and source[1] in sources):
             rows.add_row(name.replace("_", " ").replace("/", " "), number(value))
     if status.skipped_updates:
         rows.add_row("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow"))
     if status.restarts:
         rows.add_row("restarts", Text(f"{status.restarts:,}", "bold yellow"))
     return rows
+
+
+def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """What is said of each source of replayed segments, by its kind."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in experience.items():
+        if (part := _SOURCE.fullmatch(name)) is not None:
+            found.setdefault(part[1], {})[part[2]] = value
+    return {kind: facts for kind, facts in found.items() if len(facts) == len(_FACTS)}
 
 
 def _learning(status: Status, returns: Sequence[float]) -> Table:

@@ -70,6 +70,15 @@ def test_the_panels_of_a_common_run_fit_a_terminal_of_24_lines():
     assert len(drawn(status(), 80).splitlines()) < 24
 
 
+def test_each_source_of_replayed_segments_has_a_line():
+    said = {"segments": 1_000, "share": 0.875, "age": 44.0, "uses": 6.95}
+    experience = {f"replay/uniform/{name}": value for name, value in said.items()}
+    text = drawn(status(experience=experience | {"replay/circular/uses": 1.5, "replay/batches_ahead": 2}), 100)
+    for words in ("88% uniform", "1,000 kept, age 44.0, 6.95 uses", "replay circular uses", "replay batches ahead"):
+        assert words in text, words
+    assert "replay uniform" not in text
+
+
 def test_a_bar_is_as_long_as_its_shares():
     (line,) = [line for line in drawn(status(), 120).splitlines() if "rollout x2 " in line and "limited" not in line]
     bar = line.split("rollout x2  ")[1][:40]
