@@ -196,7 +196,7 @@ def _throughput(status: Status) -> Table:
         rows.add_row("replay", f"{status.replay_rows:,} transitions")
     sources = _sources(experience)
     for kind, facts in sources.items():
-        about = f"{facts['segments']:,.0f} kept, age {number(facts['age'])}, {number(facts['uses'])} uses"
+        about = f"{facts['segments']:,.0f}, age {facts['age']:,.0f}, x{facts['uses']:.1f}"
         rows.add_row(f"{facts['share']:.0%} {kind}", about)
     for name, value in experience.items():
         source = _SOURCE.fullmatch(name)
