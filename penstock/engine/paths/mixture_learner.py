@@ -115,7 +115,7 @@ class MixtureLearner(SegmentLearner):
 
     def experience(self) -> dict[str, float]:
         """Beside the fresh segments' policy lag: what each source holds, how old it is, and how often it is used."""
-        found = super().experience() | {"replay/batches_ahead": self._drawing.depth}
+        found = super().experience() | {"replay/ahead": self._drawing.depth}
         for store in self._stores:
             kind, buffer = store.source.kind, store.buffer
             found |= {
