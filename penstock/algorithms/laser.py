@@ -12,8 +12,8 @@ from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean, value
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
-from penstock.config import Config, require
-from penstock.envs.spaces import ActionKind
+from penstock.config import Config, ConfigError, require
+from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -43,8 +43,17 @@ class LASER(IMPALA):
 
     Config: ClassVar[type[Config]] = LASERConfig
     config: LASERConfig
-    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)  # the implied policy is a sum over all actions
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     records = ("logits",)
+
+    def _require_fitting(self, action: ActionSpec) -> None:
+        try:
+            super()._require_fitting(action)
+        except ConfigError as refusal:
+            raise ConfigError(
+                f"{refusal}; LASER's implied policy is a sum over all actions, which can be told for one choice alone; "
+                "IMPALA with replay= and CLEAR replay without it"
+            ) from None
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """V-trace's targets between relevant states."""
