@@ -55,7 +55,7 @@ class Saves:
         interval = config.checkpoint_interval
         self._interval = max(1, config.total_steps // 10) if interval is None else interval
         self._next = steps + self._interval
-        self._store = None if run_directory is None else run_directory.checkpoints
+        self._run_directory = run_directory
         self._has_contents = has_contents
         self._ask = ask
         self._turn_until = turn_until
@@ -64,6 +64,11 @@ class Saves:
         self._asked = 0
         self._saved: dict[int, Exception | None] = {}
         self._contents_saved = 0
+
+    @property
+    def _store(self) -> CheckpointStore | None:
+        """Where the run's checkpoints are; how many are kept may change when a run goes on."""
+        return None if self._run_directory is None else self._run_directory.checkpoints
 
     def schedule(self, steps: int, meta: Callable[[], dict[str, Any]]) -> None:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
