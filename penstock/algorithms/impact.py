@@ -41,7 +41,7 @@ class IMPACTConfig(AsynchronousConfig):
     """Batches that the circular buffer holds (N); a new one replaces the oldest."""
     batch_uses: int = 2
     """How often each batch may be learned from (K)."""
-    target_period: int = 4
+    target_period: int = 8
     """Updates between two copies of the network to the target network; published is N * K."""
     rho_target: float = 2.0
     """Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network."""

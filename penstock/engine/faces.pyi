@@ -997,7 +997,7 @@ class IMPACT(Face):
         max_policy_lag: int = 100,
         num_batches: int = 4,
         batch_uses: int = 2,
-        target_period: int = 4,
+        target_period: int = 8,
         rho_target: float = 2.0,
         clip_range: float = 0.3,
         gae_lambda: float = 0.95,

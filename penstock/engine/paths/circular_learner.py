@@ -65,7 +65,10 @@ class CircularBatches:
 
 
 class CircularLearner(SegmentLearner):
-    """Learns from each new batch at once, and while there is none from one that it has kept.
+    """Learns from each new batch at once, and while there is none, or no place for one, from one that it has kept.
+
+    So a batch is used as often as it may be, unless environments are slower than that: rollout workers wait then where
+    they would be ahead, and the learner hardly ever.
 
     The parameters are those of `SegmentLearner`; the algorithm's config has ``num_batches`` and ``batch_uses``.
     """
@@ -76,7 +79,8 @@ class CircularLearner(SegmentLearner):
         self._is_new = False
 
     def _next_batch(self) -> Batch | None:
-        batch = super()._next_batch()
+        has_room = len(self._batches) < self._config.num_batches
+        batch = super()._next_batch() if has_room else None
         self._is_new = batch is not None
         if batch is not None:
             everything = torch.arange(batch.num_segments, device=batch.obs.device)
