@@ -3,9 +3,9 @@
     python bench/elite.py [--games Breakout Seaquest] [--seeds 3] [--steps 300000] [--plot FILE] [--write FILE]
 
 IMPALA with half of each batch fresh and half from one source: uniform, attentive, or elite with each strategy. Other
-settings are those of the preset minatar. Judged is the mean return of training episodes over the last tenth of the steps,
+settings are those of the preset minatar. Judged is the return of training episodes, over the last tenth of the steps,
 and of 100 episodes that the final policy plays without exploration. Printed is the interquartile mean over games and
-seeds, each game's returns divided by uniform replay's mean, with a 95 % interval of 2,000 bootstraps over seeds (Agarwal
+seeds, returns divided by uniform replay's mean in each game, with a 95 % interval of 2,000 bootstraps (Agarwal
 et al. 2021, arXiv:2108.13264). FILE of ``--write`` grows by a line of JSON for each run: runs found there are not made
 again.
 """
