@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
     from penstock.config import AsynchronousConfig, ReplayConfig, SegmentConfig
-    from penstock.engine.faces import A2C, A3C, APPO, DDPG, DQN, IMPALA, PPO, SAC, TD3, ApeX
+    from penstock.engine.faces import A2C, A3C, APPO, DDPG, DQN, IMPALA, PPO, R2D2, SAC, TD3, ApeX
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
     from penstock.play.policy import Policy, load_policy
@@ -28,6 +28,7 @@ __all__ = [
     "DQN",
     "IMPALA",
     "PPO",
+    "R2D2",
     "SAC",
     "TD3",
     "ApeX",
@@ -53,6 +54,7 @@ _HOMES = {
     "DQN": "penstock.engine.faces",
     "IMPALA": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
+    "R2D2": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",

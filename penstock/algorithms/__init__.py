@@ -18,6 +18,7 @@ ALGORITHMS = {
     "impala": "penstock.algorithms.impala:IMPALA",
     "dqn": "penstock.algorithms.dqn:DQN",
     "apex": "penstock.algorithms.apex:ApeX",
+    "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",
     "td3": "penstock.algorithms.td3:TD3",
     "sac": "penstock.algorithms.sac:SAC",

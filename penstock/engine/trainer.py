@@ -176,7 +176,7 @@ class Trainer:
         self._algorithm = algorithm(config, observation, action)
         self._model = self._build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
-        path, refill = data_path(algorithm).open(self._algorithm, start, None if run is None else run.replay_path)
+        path, refill = data_path(self._algorithm).open(self._algorithm, start, None if run is None else run.replay_path)
         self._arena = ExperienceArena.create(run_shape(self._algorithm, self._model))
         self._weights = SharedWeights(self._model, self._arena.weights)
         self._weights.publish(start.state.version, start.state.steps)

@@ -213,9 +213,9 @@ def test_observation_statistics_shift_and_scale_what_the_network_sees():
     torch.testing.assert_close(q_network.q(x), plain.q(expected), rtol=1e-3, atol=1e-4)
 
 
-def test_memory_is_not_legal_and_the_message_says_so():
-    with pytest.raises(ValueError, match=r"memory='lstm' is not legal.*R2D2.*memory='none'"):
-        network(memory="lstm")
+def test_an_unknown_memory_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"memory='rnn' is not legal: it must be one of 'none', 'gru', 'lstm'"):
+        network(memory="rnn")
 
 
 def test_continuous_actions_are_not_legal_and_the_message_says_so():

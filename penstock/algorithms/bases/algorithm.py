@@ -73,7 +73,7 @@ class Algorithm:
     """
 
     Config: ClassVar[type[AnyConfig]]
-    data_path: ClassVar[str | type]
+    data_path: str | type
     """How experience gets from lanes to the learner: "segments", "replay", "gradients", or a class of one's own."""
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""

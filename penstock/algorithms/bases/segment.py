@@ -25,7 +25,7 @@ class SegmentAlgorithm(Algorithm):
 
     Config: ClassVar[type[Config]] = SegmentConfig
     config: SegmentConfig
-    data_path: ClassVar[str | type] = "segments"
+    data_path: str | type = "segments"
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
     records: ClassVar[tuple[str, ...]] = ()

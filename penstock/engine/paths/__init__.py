@@ -15,6 +15,7 @@ __all__ = ["DATA_PATHS", "DataPath", "data_path"]
 DATA_PATHS = {
     "segments": "penstock.engine.paths.segments:SegmentPath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
+    "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }
 """Where each data path is found that an algorithm may name."""
