@@ -26,6 +26,7 @@ TINY = {
     "env_kwargs": {"max_episode_steps": 2}, "eval_episodes": 1,
 }  # fmt: skip
 TINY_REPLAY = {"batch_size": 8, "learning_starts": 8}
+TINY_SEQUENCES = {"sequence_length": 4, "burn_in": 2, "sequence_overlap": 2, "updates_per_step": 1.0}
 
 
 def rows(heading_cell: str) -> list[list[str]]:
@@ -61,7 +62,7 @@ def logged(tmp_path_factory) -> dict[str, set[str]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(progress, "SHORTEST_WINDOW", 0.0)  # so short a run shows its time, too,
             patch.setattr(rollout_worker, "REPORT_INTERVAL", 0.0)  # and every episode
-            settings = TINY | (TINY_REPLAY if name in REPLAY else {})
+            settings = TINY | (TINY_REPLAY if name in REPLAY else {}) | (TINY_SEQUENCES if name == "R2D2" else {})
             with penstock.Trainer(algorithm, env, run_dir=run_dir, **settings) as trainer:
                 trainer.train(quiet=True)
         for line in (run_dir / "metrics.jsonl").read_text().splitlines():

@@ -35,6 +35,8 @@ class R2D2Config(ApeXConfig):
     """Updates for each step: each learns from batch_size * sequence_length steps."""
     learning_rate: Scheduled = 1e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     optimizer_eps: float = 1e-3
     """What the optimiser adds to the root of the mean square."""
     max_grad_norm: float | None = 40.0

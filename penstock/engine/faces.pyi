@@ -1345,7 +1345,7 @@ class R2D2(Face):
         memory_size: int = 64,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
-        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
         batch_size: int = 32,
         buffer_size: int = 100000,
         learning_starts: int = 1000,

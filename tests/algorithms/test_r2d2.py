@@ -18,7 +18,6 @@ from penstock.experience.sequence_batch import SequenceBatch
 from penstock.replay import Prioritized
 from tests.algorithms.transitions import CHOICE, TORQUE, VECTOR, begin, copied, descend_plainly, make, transitions
 
-RECURRENT = [R2D2, (DQN, {"memory": "gru"}), (ApeX, {"memory": "lstm"})]
 SMALL = {"hidden_sizes": (5,), "memory_size": 4, "sequence_length": 6, "sequence_overlap": 0, "burn_in": 0,
          "max_grad_norm": None}  # fmt: skip
 LENGTH = 12

@@ -129,7 +129,7 @@ def test_a_run_without_its_sequences_fills_the_buffer_again_and_says_so(tmp_path
     assert "the replay buffer is empty" in (path / "log.txt").read_text()
 
 
-CHANGES = [{"memory": "gru"}, {"burn_in": 1}, {"sequence_length": 8}, {"rescale_values": False}]
+CHANGES = [{"memory": "gru"}, {"burn_in": 1}, {"sequence_overlap": 2}, {"rescale_values": False}]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -180,6 +180,14 @@ def collected(inference="local", **settings):
             policy_worker.poll()
     worker.close()
     return path.replay.buffer, algorithm, model
+
+
+def test_the_buffer_holds_as_many_steps_as_are_asked_for_in_sequences_with_one_row_more_than_steps():
+    """Of 3 + 6 steps, and the last one's successor; 100 steps come to 34 sequences that begin 3 steps apart."""
+    buffer, _, _ = collected(buffer_size=100)
+    assert buffer.capacity == 34
+    rows = buffer.get_all()
+    assert rows["obs"].shape[1:] == (10, 2) and rows["memory"].shape[1:] == (12,)
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
