@@ -40,7 +40,7 @@ class QLearningConfig(ReplayConfig):
 
     With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
     ``sequence_length`` of them. A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count
-    steps nevertheless.
+    steps nevertheless; an episode shorter than a sequence takes the place of a whole one.
     """
 
     fixed: ClassVar[Mapping[str, str]] = {

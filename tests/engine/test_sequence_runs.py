@@ -25,6 +25,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.sequence_batch import SequenceBatch
 from penstock.runs.run_directory import RunDirectory
+from tests.envs.masked import MaskedEnv, legal_action
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -41,6 +42,26 @@ RUNS = [
     pytest.param(penstock.ApeX, {"memory": "lstm"}, id="apex"),
     pytest.param(penstock.DQN, {"memory": "gru", "normalize_observations": True}, id="dqn"),
 ]
+
+
+class Obeyed(MaskedEnv):
+    """Lets one action be legal in each step, and takes no other; its episodes of 4 steps end either way."""
+
+    def __init__(self):
+        super().__init__(endings=((4, "terminated"), (4, "truncated")))
+
+    def step(self, action):
+        assert action == legal_action(self.episode, self.count)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_illegal_actions_are_neither_taken_nor_valued(inference):
+    settings = {"env": Obeyed, "reward_scale": 1e-3, "inference": inference}
+    with penstock.R2D2(**{**SERIAL, **settings}) as trainer:
+        trainer.train(200, quiet=True)
+        assert abs(trainer.status.losses["q"]) < 100, "a bootstrap from an illegal action would be immense"
+        assert trainer.evaluate(2).mean_length == 4
 
 
 def replay_of(trainer):

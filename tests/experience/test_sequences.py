@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import Lanes
+from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
@@ -43,12 +45,12 @@ class Playing:
 
     def __init__(
         self, lanes: Lanes, length: int, overlap: int = 0, burn_in: int = 0, *, limiter: RateLimiter | None = None,
-        first_priorities: Any = None, **numbers: Any,
+        first_priorities: Any = None, spec: ObservationSpec = OBSERVATION, **numbers: Any,
     ) -> None:  # fmt: skip
         self.lanes, self.burn_in = lanes, burn_in
         with_values = first_priorities is not None
         shape = run_shape(
-            num_envs_per_worker=lanes.num_lanes, segment_length=1, observation=OBSERVATION,
+            num_envs_per_worker=lanes.num_lanes, segment_length=1, observation=spec,
             records=(Column("memory", (2,), "float32"), *(VALUES if with_values else ())),
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
@@ -57,7 +59,7 @@ class Playing:
             column[...] = 77
         buffer = ReplayBuffer(
             1000,
-            sequence_fields(OBSERVATION, ACTION, 2, with_values=with_values),
+            sequence_fields(spec, ACTION, 2, with_values=with_values),
             sampler=Prioritized(alpha=1.0, eps=0.0) if with_values else Uniform(),
             sequences=Sequences(burn_in + length + 1, length - overlap),
         )
@@ -74,6 +76,9 @@ class Playing:
             assert self.writer.open()
             columns, rows = self.arena.columns, self.writer.rows
             for row, obs in zip(rows, columns["obs"][rows].tolist(), strict=True):
+                if len(obs) != 3:  # a picture, which does not say where it was shown
+                    columns["action"][row], columns["memory"][row] = 0, 0.0
+                    continue
                 columns["action"][row] = action_at(obs)
                 columns["memory"][row] = memory_at(obs)
                 if self.replay.first_priorities:
@@ -176,6 +181,47 @@ def test_whatever_the_overlap_and_burn_in_the_steps_learned_from_are_those_that_
         assert set(finished) <= unique and len(unique) >= count - length
         if overlap == 0:
             assert len(found[lane]) == len(unique), "every step is learned from once"
+
+
+class Pictures(gymnasium.Env):
+    """Shows random pictures; episodes are of three steps, truncated and terminated by turns."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (24, 24, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.random = np.random.default_rng(5)
+        self.shown: list[list[np.ndarray]] = []
+
+    def reset(self, *, seed=None, options=None):
+        self.shown.append([])
+        return self._show(), {}
+
+    def step(self, action):
+        obs, is_over, is_truncated = self._show(), len(self.shown[-1]) == 4, len(self.shown) % 2 == 1
+        return obs, 1.0, is_over and not is_truncated, is_over and is_truncated, {}
+
+    def _show(self):
+        self.shown[-1].append(self.random.integers(0, 256, self.observation_space.shape, np.uint8))
+        return self.shown[-1][-1]
+
+
+def test_pictures_that_overlapping_sequences_share_come_back_as_they_were():
+    env = Pictures()
+    spec = ObservationSpec((24, 24, 3), "uint8")
+    playing = Playing(SingleLanes([env], [0], name="pictures"), 2, 1, 1, spec=spec).play(14)
+    pictures = {picture.tobytes(): (i, t) for i, shown in enumerate(env.shown) for t, picture in enumerate(shown)}
+    sequences = playing.sequences()
+    assert len(sequences) > 5
+    for sequence in sequences:
+        valid = np.flatnonzero(sequence["valid"])
+        places = [pictures[sequence["obs"][t].tobytes()] for t in valid]
+        assert len({i for i, _ in places}) == 1 and np.diff([t for _, t in places]).tolist() == [1] * (len(valid) - 1)
+        if sequence["first"].any():
+            assert places[0][1] == 0 and not sequence["obs"][: valid[0]].any(), "padding is of zeros"
+        after = valid[-1] + 1
+        if after < len(sequence["obs"]) and sequence["discount"][valid[-1]]:
+            assert pictures[sequence["obs"][after].tobytes()] == (places[0][0], places[-1][1] + 1)
 
 
 def test_rewards_are_scaled_then_clipped():

@@ -185,6 +185,42 @@ def test_an_encoder_of_ones_own_starts_as_it_was_made():
     assert q_network.q(observations(VECTOR, B)).shape == (B, 3)
 
 
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dueling", [False, True], ids=["plain", "dueling"])
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+@pytest.mark.parametrize("observation", [VECTOR, SCALAR, DISCRETE, IMAGE, MASKED], ids=str)
+def test_unrolling_a_sequence_gives_the_values_that_acting_row_by_row_does(observation, memory, dueling):
+    """Episodes begin in different rows of the lanes; the state before row 0 is not that of an episode's beginning."""
+    q_network = network(observation, memory=memory, memory_size=6, dueling=dueling)
+    rows = 7
+    if observation is MASKED:
+        masks = torch.tensor(MASKS).bool().repeat(rows, 1).numpy()
+        x = pack(MASKED, {"": random_values(ARM, rows * B)}, masks).unflatten(0, (rows, B))
+    else:
+        x = observations(observation, rows, B)
+    first = torch.rand(rows, B, generator=torch.Generator().manual_seed(2)) < 0.2
+    start = torch.randn(B, q_network.state_size, generator=torch.Generator().manual_seed(3))
+    state, acted = start, []
+    for t in range(rows):
+        choice, state = q_network.act(x[t], first[t], state)
+        acted.append(choice.q)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(q_network.unroll(x, first, start), torch.stack(acted), **close)
+    torch.testing.assert_close(q_network.unroll(x, first, start, 3), torch.stack(acted[3:]), **close)
+    assert (torch.stack(acted) == ILLEGAL).any() == (observation is MASKED)
+    assert state.shape == (B, 6 if memory == "gru" else 12)
+
+
+def test_what_needs_a_memory_or_must_have_none_says_so():
+    x, first = observations(VECTOR, 3, B), torch.zeros(3, B, dtype=torch.bool)
+    with pytest.raises(ValueError, match="has no values of single observations: use unroll, or act"):
+        network(memory="gru").q(x[0])
+    with pytest.raises(ValueError, match="nothing to unroll: use q"):
+        network().unroll(x, first, torch.zeros(B, 0))
+
+
 # --- precision, statistics, settings ---------------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ class ReplayPath(DataPath):
         """Learning begins at once, from a buffer that fits anywhere."""
         assert isinstance(config, ReplayConfig)
         starts = min(config.learning_starts, max(config.batch_size, QUICK_START))
-        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.n_step))
+        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.steps_of_a_row))
         return replace(config, learning_starts=starts, buffer_size=rows)
 
     @classmethod
