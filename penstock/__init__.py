@@ -13,7 +13,22 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
     from penstock.config import AsynchronousConfig, MixtureConfig, ReplayConfig, SegmentConfig
-    from penstock.engine.faces import A2C, A3C, APPO, CLEAR, DDPG, DQN, IMPACT, IMPALA, LASER, PPO, SAC, TD3, ApeX
+    from penstock.engine.faces import (
+        A2C,
+        A3C,
+        APPO,
+        CLEAR,
+        DDPG,
+        DQN,
+        IMPACT,
+        IMPALA,
+        LASER,
+        PPO,
+        R2D2,
+        SAC,
+        TD3,
+        ApeX,
+    )
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
     from penstock.play.policy import Policy, load_policy
@@ -31,6 +46,7 @@ __all__ = [
     "IMPALA",
     "LASER",
     "PPO",
+    "R2D2",
     "SAC",
     "TD3",
     "ApeX",
@@ -60,6 +76,7 @@ _HOMES = {
     "IMPACT": "penstock.engine.faces",
     "CLEAR": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
+    "R2D2": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",

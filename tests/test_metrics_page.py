@@ -26,9 +26,11 @@ TINY = {
     "env_kwargs": {"max_episode_steps": 2}, "eval_episodes": 1,
 }  # fmt: skip
 TINY_REPLAY = {"batch_size": 8, "learning_starts": 8}
-TINY_MIXTURE = {
-    name: {"segment_length": 2, "batch_size": 8, "replay": ["queue:1/2", f"{source}:1/2,capacity=8,min_size=2"]}
-    for name, source in (("LASER", "uniform"), ("CLEAR", "reservoir"))
+TINY_MIXTURE = {"segment_length": 2, "batch_size": 8}
+TINY_OWN = {
+    "LASER": {**TINY_MIXTURE, "replay": ["queue:1/2", "uniform:1/2,capacity=8,min_size=2"]},
+    "CLEAR": {**TINY_MIXTURE, "replay": ["queue:1/2", "reservoir:1/2,capacity=8,min_size=2"]},
+    "R2D2": {"sequence_length": 4, "burn_in": 2, "sequence_overlap": 2, "updates_per_step": 1.0},
 }
 
 
@@ -65,7 +67,7 @@ def logged(tmp_path_factory) -> dict[str, set[str]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(progress, "SHORTEST_WINDOW", 0.0)  # so short a run shows its time, too,
             patch.setattr(rollout_worker, "REPORT_INTERVAL", 0.0)  # and every episode
-            settings = TINY | (TINY_REPLAY if name in REPLAY else TINY_MIXTURE.get(name, {}))
+            settings = TINY | (TINY_REPLAY if name in REPLAY else {}) | TINY_OWN.get(name, {})
             with penstock.Trainer(algorithm, env, run_dir=run_dir, **settings) as trainer:
                 trainer.train(quiet=True)
         for line in (run_dir / "metrics.jsonl").read_text().splitlines():

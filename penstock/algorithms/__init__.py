@@ -21,6 +21,7 @@ ALGORITHMS = {
     "laser": "penstock.algorithms.laser:LASER",
     "dqn": "penstock.algorithms.dqn:DQN",
     "apex": "penstock.algorithms.apex:ApeX",
+    "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",
     "td3": "penstock.algorithms.td3:TD3",
     "sac": "penstock.algorithms.sac:SAC",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.algorithms.arithmetic.priorities import absolute_td_error, sequence_td_priority
 from penstock.algorithms.arithmetic.td import epsilon_ladder
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.dqn import DQN, QLearningConfig
@@ -71,18 +72,25 @@ class ApeX(DQN):
 
     def first_priorities(self) -> FirstPriorities:
         """The absolute temporal difference under the values that actions were chosen by (section 3)."""
-        return absolute_td_error
+        c = self.config
+        if not self.state_size:
+            return partial(absolute_td_error, rescaled=c.rescale_values)
+        return partial(
+            sequence_td_priority,
+            n_step=c.n_step, burn_in=c.burn_in, eta=c.priority_eta, rescaled=c.rescale_values,
+        )  # fmt: skip
 
     def record_columns(self) -> tuple[Column, ...]:
         """What first priorities are found from: the values of the action taken and of the best one."""
-        return Column("value", (), "float32"), Column("max_value", (), "float32")
+        return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with the lane's epsilon any; recorded are the values it was chosen by."""
-        policy = model.policy(request.obs, self.epsilon(request))
+        policy, memory = model.act(request.obs, request.first, request.memory, self.epsilon(request))
         action = policy.sample(request.noise)
         value = policy.q.gather(1, action.unsqueeze(1)).squeeze(1)
-        return {"action": action, "value": value, "max_value": policy.q.amax(1)}, request.memory
+        values = {"value": value, "max_value": policy.q.amax(1)}
+        return {"action": action} | values | self._memory_before(request), memory
 
     @property
     def final_epsilon(self) -> float:

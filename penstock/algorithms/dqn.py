@@ -11,29 +11,48 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
-from penstock.algorithms.arithmetic.td import double_q_value, huber, linear_schedule, max_q_value, td_target
+from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
+from penstock.algorithms.arithmetic.td import (
+    double_q_value,
+    huber,
+    linear_schedule,
+    max_q_value,
+    n_step_targets,
+    sequence_priority,
+    td_target,
+)
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import NETWORK, STATE, STORED, Config, ReplayConfig, Scheduled, require
-from penstock.envs.spaces import ActionKind
+from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, ReplayConfig, Scheduled, require
+from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
+from penstock.experience.layout import Column
+from penstock.experience.sequence_batch import SequenceBatch
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import QNetwork
+from penstock.nn.memory import state_size_of
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
 
 @dataclass(frozen=True, kw_only=True)
 class QLearningConfig(ReplayConfig):
-    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset."""
+    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset.
+
+    With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
+    ``sequence_length`` of them. A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count
+    steps nevertheless; an episode shorter than a sequence takes the place of a whole one.
+    """
 
     fixed: ClassVar[Mapping[str, str]] = {
-        "dueling": NETWORK, "optimizer": STATE, "prioritized": STORED, "priority_alpha": STORED,
+        "dueling": NETWORK, "memory": NETWORK, "memory_size": NETWORK, "rescale_values": NETWORK, "optimizer": STATE,
+        "prioritized": STORED, "priority_alpha": STORED, "sequence_length": STORED, "burn_in": STORED,
+        "sequence_overlap": STORED,
     }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of mlp networks."""
     batch_size: int = 64
-    """Transitions per update, drawn from the replay buffer."""
+    """Transitions per update, drawn from the replay buffer; with memory, sequences."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps; the oldest is overwritten."""
     updates_per_step: float = 0.5
@@ -61,6 +80,21 @@ class QLearningConfig(ReplayConfig):
     """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
+    rescale_values: bool = False
+    """Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
+
+    memory: Literal["none", "gru", "lstm"] = "none"
+    """Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2."""
+    memory_size: int = 128
+    """Width of the memory core."""
+    sequence_length: int = 20
+    """Steps of a sequence that are learned from; without memory of no effect, as all of sequences."""
+    burn_in: int = 10
+    """Steps before these that only bring the stored memory state up to date: no loss, no gradient."""
+    sequence_overlap: int = 10
+    """Steps that successive sequences of an episode share among those that are learned from."""
+    priority_eta: float = 0.9
+    """Share of the largest error in a sequence's priority; the other share is of the mean error."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -72,6 +106,34 @@ class QLearningConfig(ReplayConfig):
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         norm = self.max_grad_norm
         require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
+        self._require_sequences()
+
+    def _require_sequences(self) -> None:
+        length = self.sequence_length
+        for name in ("memory_size", "sequence_length"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        require(0.0 <= self.priority_eta <= 1.0, "priority_eta", self.priority_eta, "from 0 to 1")
+        is_within = 0 <= self.burn_in <= length
+        require(is_within, "burn_in", self.burn_in, f"0 or more, and at most sequence_length={length}")
+        overlap = self.sequence_overlap
+        is_less = 0 <= overlap < length
+        require(is_less, "sequence_overlap", overlap, f"0 or more, and less than sequence_length={length}")
+        if self.memory != "none" and self.buffer_size < self.num_lanes * length:
+            raise ConfigError(
+                f"buffer_size={self.buffer_size} is too small for {self.num_lanes} lanes (num_workers={self.workers} x "
+                f"num_envs_per_worker={self.num_envs_per_worker}) of sequence_length={length}: use at least "
+                f"{self.num_lanes * length}"
+            )
+
+    @property
+    def steps_of_a_row(self) -> int:
+        """Steps by which a lane has finished a row of the replay buffer in any case."""
+        return super().steps_of_a_row if self.memory == "none" else self.sequence_length + 1
+
+    @property
+    def sequence_period(self) -> int:
+        """Steps from the beginning of a sequence to that of the next one in its episode."""
+        return self.sequence_length - self.sequence_overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +156,29 @@ class DQNConfig(QLearningConfig):
 
 
 class DQN(ReplayAlgorithm):
-    """Q-learning with a deep network, from replay, towards a target network."""
+    """Q-learning with a deep network, from replay, towards a target network. With memory it replays sequences.
+
+    Attributes
+    ----------
+    state_size
+        Width ``S`` of a lane's memory state; 0 without memory.
+    """
 
     Config: ClassVar[type[Config]] = DQNConfig
     config: QLearningConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
+    def __init__(self, config: QLearningConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+        super().__init__(config, observation, action)
+        self.state_size = state_size_of(config.memory, config.memory_size)
+        if self.state_size:
+            self.data_path = "sequences"
+
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
-        return self.build_network(QNetwork, dueling=self.config.dueling, epsilon=self.final_epsilon)
+        c = self.config
+        memory = {"memory": c.memory, "memory_size": c.memory_size}
+        return self.build_network(QNetwork, memory, dueling=c.dueling, epsilon=self.final_epsilon)
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """All of the network."""
@@ -124,10 +200,18 @@ class DQN(ReplayAlgorithm):
         c = self.config
         return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0) if c.prioritized else None
 
+    def record_columns(self) -> tuple[Column, ...]:
+        """With memory, the state that it begins a step with: what a sequence is unrolled from."""
+        return (Column("memory", (self.state_size,), "float32"),) if self.state_size else ()
+
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with probability epsilon any."""
-        policy = model.policy(request.obs, self.epsilon(request))
-        return {"action": policy.sample(request.noise)}, request.memory
+        policy, memory = model.act(request.obs, request.first, request.memory, self.epsilon(request))
+        return {"action": policy.sample(request.noise)} | self._memory_before(request), memory
+
+    def _memory_before(self, request: Request) -> dict[str, Tensor]:
+        """What is recorded of the memory state before a step: zeros where an episode begins."""
+        return {"memory": request.memory.masked_fill(request.first.unsqueeze(1), 0.0)} if self.state_size else {}
 
     @property
     def final_epsilon(self) -> float:
@@ -141,19 +225,58 @@ class DQN(ReplayAlgorithm):
         assert isinstance(c, DQNConfig)
         return linear_schedule(c.exploration, c.exploration_final, request.steps, c.exploration_steps)
 
-    def update(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """``L = mean w Huber(Q(o, a; theta) - y)`` with ``y = r + discount * max_a Q(o', a; theta^-)``."""
+    def update(self, model: QNetwork, batch: TransitionBatch | SequenceBatch) -> tuple[Tensor, Metrics]:
+        """``L = mean w Huber(Q(o, a; theta) - y)`` over transitions, or over the steps of sequences."""
         c = self.config
-        with torch.no_grad():
-            next_q = self.target.q(batch.next_obs)
-            next_value = double_q_value(model.q(batch.next_obs), next_q) if c.double else max_q_value(next_q)
-            y = td_target(batch.reward, batch.discount, next_value)
-
-        q = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        td_error = q - y
-        loss = (batch.weights * huber(td_error)).mean()
+        if isinstance(batch, SequenceBatch):
+            td_error, loss, q = self._evaluate_sequences(model, batch)
+        else:
+            td_error, loss, q = self._evaluate_transitions(model, batch)
         grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
 
         if batch.number % c.target_period == 0:
             self.move_target(1.0)
-        return td_error.detach(), {"loss": loss, "q": q.mean(), "grad_norm": grad_norm}
+        return td_error.detach(), {"loss": loss, "q": q, "grad_norm": grad_norm}
+
+    def _evaluate_transitions(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """TD errors ``[B]``, loss and mean value, with ``y = r + discount * max_a Q(o', a; theta^-)``."""
+        c = self.config
+        with torch.no_grad():
+            next_q = self.target.q(batch.next_obs)
+            next_value = double_q_value(model.q(batch.next_obs), next_q) if c.double else max_q_value(next_q)
+            if c.rescale_values:
+                y = rescale(td_target(batch.reward, batch.discount, inverse_rescale(next_value)))
+            else:
+                y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        td_error = q - y
+        return td_error, (batch.weights * huber(td_error)).mean(), q.mean()
+
+    def _evaluate_sequences(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Priorities ``[B]``, loss and mean value (R2D2, OpenReview r1lyTjAqYX, section 2.3).
+
+            y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
+
+        Both networks are unrolled from the stored state, through the burn-in without gradient.
+        """
+        c = self.config
+        sequence = batch.obs, batch.first, batch.memory, c.burn_in
+        all_q = model.unroll(*sequence)
+        action, reward, discount, valid = (
+            rows[c.burn_in :] for rows in (batch.action, batch.reward, batch.discount, batch.valid)
+        )
+        with torch.no_grad():
+            target_q = self.target.unroll(*sequence)
+            value = double_q_value(all_q, target_q) if c.double else max_q_value(target_q)
+            if c.rescale_values:
+                y = rescale(n_step_targets(reward, discount, inverse_rescale(value), valid, c.n_step))
+            else:
+                y = n_step_targets(reward, discount, value, valid, c.n_step)
+
+        q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
+        td_error = torch.where(valid, q - y, 0.0)
+        num_steps = valid.sum()
+        loss = (batch.weights * huber(td_error)).sum() / num_steps
+        priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
+        return priority, loss, torch.where(valid, q, 0.0).sum() / num_steps

@@ -63,8 +63,8 @@ class ReplayConfig(Config):
         if self.min_steps >= self.total_steps:
             raise ConfigError(
                 f"nothing would be learned: learning starts after {self.min_steps} steps (learning_starts="
-                f"{self.learning_starts}, and {self.n_step + 1} in each of {self.num_lanes} lanes), and total_steps="
-                f"{self.total_steps}: use more total_steps, or start earlier"
+                f"{self.learning_starts}, and {self.steps_of_a_row} in each of {self.num_lanes} lanes), and "
+                f"total_steps={self.total_steps}: use more total_steps, or start earlier"
             )
         if self.learning_starts > self.buffer_size:
             raise ConfigError(
@@ -91,8 +91,13 @@ class ReplayConfig(Config):
 
     @property
     def min_steps(self) -> int:
-        """Steps before the first update: learning_starts, or as many as finish a transition in every lane."""
-        return max(self.learning_starts, self.num_lanes * (self.n_step + 1))
+        """Steps before the first update: learning_starts, or as many as finish a row of the buffer in every lane."""
+        return max(self.learning_starts, self.num_lanes * self.steps_of_a_row)
+
+    @property
+    def steps_of_a_row(self) -> int:
+        """Steps by which a lane has finished a row of the replay buffer in any case."""
+        return self.n_step + 1
 
     @property
     def slack(self) -> int:

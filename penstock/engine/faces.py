@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from penstock.algorithms import a2c, a3c, apex, appo, clear, ddpg, dqn, impact, impala, laser, ppo, sac, td3
+from penstock.algorithms import a2c, a3c, apex, appo, clear, ddpg, dqn, impact, impala, laser, ppo, r2d2, sac, td3
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
@@ -94,6 +94,12 @@ class ApeX(Face):
     """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
 
     algorithm = apex.ApeX
+
+
+class R2D2(Face):
+    """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`."""
+
+    algorithm = r2d2.R2D2
 
 
 class DDPG(Face):

@@ -1428,6 +1428,10 @@ class DQN(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
     gamma
         Discount per step.
     learning_rate
@@ -1437,7 +1441,7 @@ class DQN(Face):
     eval_exploration
         Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
-        Transitions per update, drawn from the replay buffer.
+        Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
@@ -1468,6 +1472,16 @@ class DQN(Face):
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     target_period
         Updates between two copies of the network to the target network.
+    rescale_values
+        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action at the start (doi:10.1038/nature14236).
     exploration_final
@@ -1523,6 +1537,8 @@ class DQN(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         dueling: bool = False,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -1543,6 +1559,11 @@ class DQN(Face):
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
         target_period: int = 100,
+        rescale_values: bool = False,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 10000,
@@ -1603,6 +1624,10 @@ class ApeX(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
     gamma
         Discount per step.
     learning_rate
@@ -1612,7 +1637,7 @@ class ApeX(Face):
     eval_exploration
         Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
-        Transitions per update, drawn from the replay buffer.
+        Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
         Transitions that the replay buffer keeps; the oldest is overwritten.
     learning_starts
@@ -1643,6 +1668,16 @@ class ApeX(Face):
         Exponent of the importance weights at total_steps; not annealed here.
     target_period
         Updates between two copies of the network to the target network.
+    rescale_values
+        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
@@ -1696,6 +1731,8 @@ class ApeX(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         dueling: bool = True,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -1716,6 +1753,204 @@ class ApeX(Face):
         priority_beta: float = 0.4,
         priority_beta_final: float = 0.4,
         target_period: int = 100,
+        rescale_values: bool = False,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
+        exploration: float = 0.4,
+        exploration_exponent: float = 7.0,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class R2D2(Face):
+    """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    dueling
+        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    gamma
+        Discount per step (section 2.3: 0.997).
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    eval_exploration
+        Evaluations act as training does, with exploration, instead of by the best action.
+    batch_size
+        Sequences per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step: each learns from batch_size * sequence_length steps.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a target, fewer at the end of a sequence or an episode (section 2.3).
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm; None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (section 2.3).
+    priority_beta
+        Exponent of the importance weights at the start (section 2.3).
+    priority_beta_final
+        Exponent of the importance weights at total_steps; not annealed here.
+    target_period
+        Updates between two copies of the network to the target network.
+    rescale_values
+        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3).
+    sequence_length
+        Steps of a sequence that are learned from (section 2.3: 80).
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40).
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40).
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
+    exploration
+        Probability of a random action in the first lane (section 4.1).
+    exploration_exponent
+        Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (64,),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        dueling: bool = True,
+        memory: Literal["none", "gru", "lstm"] = "lstm",
+        memory_size: int = 64,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        eval_exploration: bool = False,
+        batch_size: int = 32,
+        buffer_size: int = 100000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 0.1,
+        ratio_slack: int | None = None,
+        n_step: int = 5,
+        publish_interval: int = 1,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 0.001,
+        max_grad_norm: float | None = 40.0,
+        double: bool = True,
+        prioritized: bool = True,
+        priority_alpha: float = 0.9,
+        priority_beta: float = 0.6,
+        priority_beta_final: float = 0.6,
+        target_period: int = 100,
+        rescale_values: bool = True,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         exploration: float = 0.4,
         exploration_exponent: float = 7.0,
         seed: int = 0,

@@ -13,9 +13,10 @@ import numpy as np
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.replay import Field, RateLimiter, ReplayBuffer
 
-FirstPriorities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Called with reward, discount, value and next_value of new transitions, each float32 ``[N]``; returns priorities,
-``[N]``, not finite where none is known. It imports no torch."""
+FirstPriorities = Callable[..., np.ndarray]
+"""Returns priorities of new rows, ``[N]``, not finite where none is known. It imports no torch. Called with reward,
+discount, value and next_value of transitions, each float32 ``[N]``; or with reward, discount, value, max_value and
+valid of sequences, each ``[N, T + 1]``."""
 
 SHARED_FROM = 1024  # bytes of an observation from which on frames are compared, to lie in memory once
 
@@ -24,12 +25,13 @@ SHARED_FROM = 1024  # bytes of an observation from which on frames are compared,
 class Replay:
     """What rollout workers write to and the learner samples from. It travels to their processes as a handle.
 
-    Steps are counted by the rate limiter, as they are taken; with ``n_step`` a transition is finished a little later.
+    Steps are counted by the rate limiter, as they are taken; an n-step transition or a sequence is finished later.
 
     Attributes
     ----------
     buffer
-        Transitions: obs, action, reward, next_obs, discount, and with `first_priorities` value and next_value.
+        Transitions (obs, action, reward, next_obs, discount, and with `first_priorities` value and next_value), or
+        sequences (see `sequence_fields`).
     limiter
         In samples per step. It counts the steps of all rollout workers and the samples of the learner.
     batch_size, updates_per_step
@@ -45,7 +47,7 @@ class Replay:
     reward_scale, reward_clip
         What is stored of a reward: ``clip(reward * scale, -clip, clip)``.
     first_priorities
-        Finds the priorities that rollout workers give new transitions; None: the largest so far.
+        Finds the priorities that rollout workers give new rows; None: the largest so far.
     """
 
     buffer: ReplayBuffer
@@ -113,14 +115,19 @@ class Replay:
 
 def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_values: bool) -> dict[str, Field]:
     """Fields of a transition. Large observations lie in memory once; stacks of frames, frame by frame."""
+    number = Field((), "float32")
+    fields = {
+        "obs": observation_field(observation),
+        "action": Field(action.column_shape, action.column_dtype),
+        "reward": number,
+        "next_obs": Field(observation.shape, observation.dtype, next_of="obs"),
+    }
+    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if with_values else {})
+
+
+def observation_field(observation: ObservationSpec) -> Field:
+    """Field of an observation: a large one lies in memory once, a stack of frames frame by frame."""
     shape, dtype = observation.shape, observation.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
     is_stack = is_large and observation.is_stacked
-    number = Field((), "float32")
-    fields = {
-        "obs": Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack),
-        "action": Field(action.column_shape, action.column_dtype),
-        "reward": number,
-        "next_obs": Field(shape, dtype, next_of="obs"),
-    }
-    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if with_values else {})
+    return Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -51,6 +52,11 @@ class TransitionBatch:
     number: int
     progress: float
 
+    @property
+    def observed(self) -> tuple[Tensor, None]:
+        """Observations that running normalisations take in, ``[B, ...]``: all of them count."""
+        return self.obs, None
+
 
 @dataclass
 class Drawn:
@@ -81,6 +87,8 @@ class TransitionReader:
         Whether a batch is to be asked for before the one before is learned from.
     """
 
+    fields: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "action", "reward", "discount")
+
     def __init__(self, replay: Replay, device: torch.device, *, in_order: bool) -> None:
         self._replay = replay
         self._device = device
@@ -108,22 +116,26 @@ class TransitionReader:
         self._asked = self._executor.submit(self._draw, beta, drawn) if self._executor else self._draw(beta, drawn)
         return True
 
-    def take(self, number: int, progress: float) -> tuple[TransitionBatch, np.ndarray]:
+    def take(self, number: int, progress: float) -> tuple[Any, np.ndarray]:
         """Return the batch that was asked for, and its rows' ids, int64 ``[B]``; valid until two batches later."""
         asked, self._asked = self._asked, None
         drawn = asked.result() if isinstance(asked, Future) else asked
         assert drawn is not None
-        tensors = {name: self._on_device(array) for name, array in drawn.arrays.items() if name in _TENSORS}
+        arrays = drawn.arrays
+        tensors = {name: self._on_device(array) for name, array in arrays.items() if name in self.fields}
+        weights = self._on_device(arrays["weights"]) if "weights" in arrays else self._ones
         if self._device.type == "cuda":
             drawn.copied = torch.cuda.Event(blocking=True)
             drawn.copied.record(torch.cuda.current_stream(self._device))
-        weights = tensors.pop("weights", self._ones)
-        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress), drawn.arrays["ids"]
+        return self._batch(tensors, weights, number, progress), arrays["ids"]
 
     def close(self) -> None:
         """End the thread."""
         if self._executor is not None:
             self._executor.shutdown()
+
+    def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> Any:
+        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress)
 
     def _draw(self, beta: float | None, drawn: Drawn) -> Drawn:
         if drawn.copied is not None:
@@ -139,6 +151,3 @@ class TransitionReader:
 
     def _on_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
-
-
-_TENSORS = ("obs", "next_obs", "action", "reward", "discount", "weights")

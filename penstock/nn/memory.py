@@ -3,6 +3,13 @@
 import torch
 from torch import Tensor, nn
 
+CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
+
+
+def state_size_of(memory: str, size: int) -> int:
+    """Width of a lane's memory state with a core of this kind ("none", "gru", "lstm") and width."""
+    return {"none": 0, "gru": size, "lstm": 2 * size}[memory]
+
 
 class MemoryCore(nn.Module):
     """A recurrent layer over time-major batches.
@@ -27,10 +34,9 @@ class MemoryCore(nn.Module):
 
     def __init__(self, kind: str, input_size: int, size: int) -> None:
         super().__init__()
-        cells: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
-        self.cell = cells[kind](input_size, size)
+        self.cell = CELLS[kind](input_size, size)
         self.size = size
-        self.state_size = 2 * size if kind == "lstm" else size
+        self.state_size = state_size_of(kind, size)
         for name, parameter in self.cell.named_parameters():
             nn.init.orthogonal_(parameter) if name.startswith("weight") else nn.init.zeros_(parameter)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy
+from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
@@ -22,9 +24,9 @@ TRUNK_GRADIENT_SCALE = math.sqrt(0.5)
 
 
 class QNetwork(PolicyNetwork):
-    """Action values over one encoder, with one stream or two.
+    """Action values over one encoder, with an optional memory core behind it, and one stream or two.
 
-    The encoder may run under ``torch.autocast``; heads and values compute in float32 regardless.
+    The encoder may run under ``torch.autocast``; memory, heads and values compute in float32 regardless.
 
     With ``dueling`` (arXiv:1511.06581, equation 9) two streams, each of a hidden layer as wide as the features,
     end in a value and in advantages:
@@ -40,7 +42,8 @@ class QNetwork(PolicyNetwork):
     action : ActionSpec
         The discrete actions it values.
     config : NetworkConfig
-        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
+        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size`` and
+        ``normalize_observations`` apply.
     dueling : bool
         Two streams instead of one linear layer.
     epsilon : float
@@ -51,12 +54,12 @@ class QNetwork(PolicyNetwork):
     epsilon : float or Tensor
         As given.
     state_size : int
-        Width of a lane's memory state: 0.
+        Width ``S`` of a lane's memory state; 0 without memory.
 
     Raises
     ------
     ValueError
-        When actions are not discrete, or ``config.memory`` is not ``"none"``.
+        When actions are not discrete.
     """
 
     def __init__(
@@ -70,7 +73,11 @@ class QNetwork(PolicyNetwork):
         self.epsilon: float | Tensor = epsilon
         self.choices = action.choices
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
-        self.encoder, num_features = feedforward_encoder(observation, config)
+        self.encoder, num_features = encoder_near_zero(observation, config)
+        self.memory: MemoryCore | None = None
+        if config.memory != "none":
+            self.memory = MemoryCore(config.memory, num_features, config.memory_size)
+            self.state_size, num_features = self.memory.state_size, self.memory.size
         activation = config.activation if isinstance(self.encoder, MLP) else "relu"
         self.head = (
             DuelingHead(num_features, action.num_actions, activation)
@@ -78,22 +85,34 @@ class QNetwork(PolicyNetwork):
             else nn.Linear(num_features, action.num_actions)
         )
 
-    def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[EpsilonGreedy, Tensor]:
-        """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`."""
-        return self.policy(observation, self.epsilon), state
+    def act(
+        self, observation: Tensor, first: Tensor, state: Tensor, epsilon: float | Tensor | None = None
+    ) -> tuple[EpsilonGreedy, Tensor]:
+        """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`.
 
-    def policy(self, observation: Tensor, epsilon: float | Tensor) -> EpsilonGreedy:
-        """Choose how to act on observations ``[N, *shape]``, with an epsilon as :class:`EpsilonGreedy` takes it."""
+        Parameters
+        ----------
+        observation, first, state
+            As there.
+        epsilon : float or Tensor, optional
+            As :class:`EpsilonGreedy` takes it; that of the network when left out.
+        """
         legal = self.legal(observation)
-        return EpsilonGreedy(self._masked_q(observation, legal), epsilon, legal)
+        features = self.encoder(self.input(observation))
+        with without_autocast(features.device):
+            features = features.float()
+            if self.memory is not None:
+                features, state = self.memory.step(features, first, state)
+            q = self._masked_q(features, legal)
+        return EpsilonGreedy(q, self.epsilon if epsilon is None else epsilon, legal), state
 
     def legal(self, observation: Tensor) -> Tensor | None:
-        """Which actions are legal, bool ``[N, A]``; ``None`` where observations ``[N, *shape]`` do not say."""
+        """Which actions are legal, bool ``[..., A]``; ``None`` where observations ``[..., *shape]`` do not say."""
         mask = self.input.mask(observation)
         return None if mask is None else legal_values(mask, self.choices)
 
     def q(self, observation: Tensor) -> Tensor:
-        """Values of all actions.
+        """Values of all actions, of a network without memory.
 
         Parameters
         ----------
@@ -104,14 +123,61 @@ class QNetwork(PolicyNetwork):
         -------
         Tensor
             Values, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
-        """
-        return self._masked_q(observation, self.legal(observation))
 
-    def _masked_q(self, observation: Tensor, legal: Tensor | None) -> Tensor:
+        Raises
+        ------
+        ValueError
+            When the network has a memory: its values depend on what came before, see :meth:`unroll`.
+        """
+        if self.memory is not None:
+            raise ValueError("a network with memory has no values of single observations: use unroll, or act")
         features = self.encoder(self.input(observation))
         with without_autocast(features.device):
-            q: Tensor = self.head(features.float())
-            return q if legal is None else q.masked_fill(~legal, ILLEGAL)
+            return self._masked_q(features.float(), self.legal(observation))
+
+    def unroll(self, observation: Tensor, first: Tensor, state: Tensor, burn_in: int = 0) -> Tensor:
+        """Values of all actions along sequences, of a network with memory.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[T, B, *shape]``.
+        first : Tensor
+            Which of them begin an episode (memory is forgotten before), bool ``[T, B]``.
+        state : Tensor
+            Memory before row 0, float32 ``[B, S]``.
+        burn_in : int
+            First rows that only bring the memory up to date: no values, no gradient.
+
+        Returns
+        -------
+        Tensor
+            Values of the rows after these, float32 ``[T - burn_in, B, A]``; :data:`ILLEGAL` for illegal actions.
+
+        Raises
+        ------
+        ValueError
+            When the network has no memory.
+        """
+        if burn_in:
+            with torch.no_grad():
+                _, state = self._remember(observation[:burn_in], first[:burn_in], state)
+            observation, first = observation[burn_in:], first[burn_in:]
+        features, _ = self._remember(observation, first, state)
+        with without_autocast(features.device):
+            return self._masked_q(features, self.legal(observation))
+
+    def _remember(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Features ``[T, B, H]`` behind the memory, and the state after the last row."""
+        if self.memory is None:
+            raise ValueError("a network without memory has nothing to unroll: use q")
+        features = self.encoder(self.input(observation.flatten(0, 1)))
+        with without_autocast(features.device):
+            return self.memory.unroll(features.float().unflatten(0, first.shape), first, state)
+
+    def _masked_q(self, features: Tensor, legal: Tensor | None) -> Tensor:
+        q: Tensor = self.head(features)
+        return q if legal is None else q.masked_fill(~legal, ILLEGAL)
 
 
 class DuelingHead(nn.Module):
@@ -135,7 +201,7 @@ class DuelingHead(nn.Module):
         self.advantage = nn.Linear(num_features, num_actions)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Turn features ``[N, F]`` into values ``[N, A]``; the gradient on its way back to them is scaled."""
+        """Turn features ``[..., F]`` into values ``[..., A]``; the gradient on its way back to them is scaled."""
         if features.requires_grad:
             # A view of its own, so that the hook scales only what comes from here.
             features = features.view_as(features)
@@ -150,7 +216,23 @@ def _scale_trunk_gradient(gradient: Tensor) -> Tensor:
 
 
 def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Build the encoder that a config names, for networks that learn from single transitions.
+    """Build the encoder that a config names, for networks that learn from single transitions and have no memory.
+
+    Raises
+    ------
+    ValueError
+        When ``config.memory`` is not ``"none"``, or as :func:`encoder_near_zero` says.
+    """
+    if config.memory != "none":
+        raise ValueError(
+            f"memory={config.memory!r} is not legal here: single transitions are replayed, and a memory needs "
+            "sequences (recurrent Q-learning is R2D2); use memory='none'"
+        )
+    return encoder_near_zero(observation, config)
+
+
+def encoder_near_zero(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:
+    """Build the encoder that a config names, for values that are learned from replay.
 
     Layers of Penstock's own encoders start as torch's do, uniform within 1/sqrt(inputs), as in the code published with
     DQN, DDPG, TD3 and SAC: first values then lie near 0, where orthogonal ones with relu keep the input's scale.
@@ -172,13 +254,8 @@ def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> 
     Raises
     ------
     ValueError
-        When ``config.memory`` is not ``"none"``, or as :func:`penstock.nn.build_encoder` says.
+        As :func:`penstock.nn.build_encoder` says.
     """
-    if config.memory != "none":
-        raise ValueError(
-            f"memory={config.memory!r} is not legal here: single transitions are replayed, and a memory needs "
-            "sequences (recurrent Q-learning is R2D2); use memory='none'"
-        )
     encoder, num_features = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
     if not callable(config.encoder):
         for layer in encoder.modules():

@@ -12,7 +12,9 @@ from penstock.algorithms.dqn import DQN
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.roles.learner import LearnerState, Start
+from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from penstock.experience.run_replay import Replay
 from tests.engine.collecting import FIRST_VERSION, Polled
 from tests.engine.processes import FOR_EVER
 from tests.replay.buffers import priorities_of
@@ -70,3 +72,10 @@ class Replaying(Polled):
         super().close()
         if "learner" in vars(self):
             self.learner.close()
+
+
+def replay_of(trainer: Trainer) -> Replay:
+    """The replay of a run as the supervisor hands it out."""
+    specs: Any = trainer._supervisor.backend._specs
+    specs = specs.values() if isinstance(specs, dict) else specs
+    return next(spec.path.replay for spec in specs if spec.name == "learner")

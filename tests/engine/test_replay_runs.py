@@ -21,7 +21,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.collecting import Witnessed
 from tests.engine.processes import Watched, pids_of
-from tests.engine.replaying import TINY
+from tests.engine.replaying import TINY, replay_of
 from tests.envs.faulty import FaultyEnv
 
 pytestmark = pytest.mark.timeout(90)
@@ -33,13 +33,6 @@ SERIAL: dict[str, Any] = {
 LOCAL = {**SERIAL, "backend": "local", "num_workers": 2, "num_envs_per_worker": 2, "learning_starts": 100}
 EVERYTHING = {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
 PENDULUM = {"env": "Pendulum-v1"}
-
-
-def replay_of(trainer):
-    """The replay as the supervisor hands it out."""
-    specs = trainer._supervisor.backend._specs
-    specs = specs.values() if isinstance(specs, dict) else specs
-    return next(spec.path.replay for spec in specs if spec.name == "learner")
 
 
 def trained(algorithm, *calls, **settings):

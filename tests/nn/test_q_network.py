@@ -165,6 +165,42 @@ def test_an_encoder_of_ones_own_starts_as_it_was_made():
     assert q_network.q(observations(VECTOR, B)).shape == (B, 3)
 
 
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dueling", [False, True], ids=["plain", "dueling"])
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+@pytest.mark.parametrize("observation", [VECTOR, SCALAR, DISCRETE, IMAGE, MASKED], ids=str)
+def test_unrolling_a_sequence_gives_the_values_that_acting_row_by_row_does(observation, memory, dueling):
+    """Episodes begin in different rows of the lanes; the state before row 0 is not that of an episode's beginning."""
+    q_network = network(observation, memory=memory, memory_size=6, dueling=dueling)
+    rows = 7
+    if observation is MASKED:
+        masks = torch.tensor(MASKS).bool().repeat(rows, 1).numpy()
+        x = pack(MASKED, {"": random_values(ARM, rows * B)}, masks).unflatten(0, (rows, B))
+    else:
+        x = observations(observation, rows, B)
+    first = torch.rand(rows, B, generator=torch.Generator().manual_seed(2)) < 0.2
+    start = torch.randn(B, q_network.state_size, generator=torch.Generator().manual_seed(3))
+    state, acted = start, []
+    for t in range(rows):
+        choice, state = q_network.act(x[t], first[t], state)
+        acted.append(choice.q)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(q_network.unroll(x, first, start), torch.stack(acted), **close)
+    torch.testing.assert_close(q_network.unroll(x, first, start, 3), torch.stack(acted[3:]), **close)
+    assert (torch.stack(acted) == ILLEGAL).any() == (observation is MASKED)
+    assert state.shape == (B, 6 if memory == "gru" else 12)
+
+
+def test_what_needs_a_memory_or_must_have_none_says_so():
+    x, first = observations(VECTOR, 3, B), torch.zeros(3, B, dtype=torch.bool)
+    with pytest.raises(ValueError, match="has no values of single observations: use unroll, or act"):
+        network(memory="gru").q(x[0])
+    with pytest.raises(ValueError, match="nothing to unroll: use q"):
+        network().unroll(x, first, torch.zeros(B, 0))
+
+
 # --- precision, statistics, settings ---------------------------------------------------------------------------------
 
 
@@ -193,9 +229,9 @@ def test_observation_statistics_shift_and_scale_what_the_network_sees():
     torch.testing.assert_close(q_network.q(x), plain.q(expected), rtol=1e-3, atol=1e-4)
 
 
-def test_memory_is_not_legal_and_the_message_says_so():
-    with pytest.raises(ValueError, match=r"memory='lstm' is not legal.*R2D2.*memory='none'"):
-        network(memory="lstm")
+def test_an_unknown_memory_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"memory='rnn' is not legal: it must be one of 'none', 'gru', 'lstm'"):
+        network(memory="rnn")
 
 
 def test_continuous_actions_are_not_legal_and_the_message_says_so():

@@ -1,12 +1,14 @@
-"""First priorities: what rollout workers give new transitions. Without torch, which not every rollout worker has."""
+"""First priorities: what rollout workers give new rows. Without torch, which not every rollout worker has."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
+
 
 def absolute_td_error(
-    reward: np.ndarray, discount: np.ndarray, value: np.ndarray, next_value: np.ndarray
+    reward: np.ndarray, discount: np.ndarray, value: np.ndarray, next_value: np.ndarray, *, rescaled: bool = False
 ) -> np.ndarray:
     """Absolute temporal difference under the values of who acted, ``|R + discount * max_a q(o', a) - q(o, a)|``.
 
@@ -20,10 +22,51 @@ def absolute_td_error(
         Of the value after them; 0 where the episode terminated, float32 ``[N]``.
     value, next_value
         Of the action taken, and of the best one n steps later, float32 ``[N]``. NaN where the latter is not known.
+    rescaled
+        Whether values are rescaled returns.
 
     Returns
     -------
     ndarray
         float32 ``[N]``; not finite where it is not known.
     """
+    if rescaled:
+        return np.abs(rescale(reward + discount * inverse_rescale(next_value)) - value)
     return np.abs(reward + discount * next_value - value)
+
+
+def sequence_td_priority(
+    reward: np.ndarray, discount: np.ndarray, value: np.ndarray, max_value: np.ndarray, valid: np.ndarray,
+    *, n_step: int, burn_in: int, eta: float, rescaled: bool,
+) -> np.ndarray:  # fmt: skip
+    """Priority of sequences under the values of who acted, as the learner computes it under its own.
+
+    R2D2 (OpenReview r1lyTjAqYX, section 2.3): see `td.n_step_targets` and `td.sequence_priority`.
+
+    Parameters
+    ----------
+    reward, discount, value, max_value
+        Of each row: reward, discount of what follows, value of the action taken and of the best one, float32
+        ``[N, T + 1]``. A maximum that is not known is NaN; errors that need it count nowhere.
+    valid
+        Which rows are steps, bool ``[N, T + 1]``.
+    n_step, burn_in, eta
+        Steps of a target; rows before those that count; share of the maximum.
+    rescaled
+        Whether values are rescaled returns.
+
+    Returns
+    -------
+    ndarray
+        float32 ``[N]``; NaN where no error is known.
+    """
+    bootstrap = inverse_rescale(max_value) if rescaled else max_value
+    y = bootstrap.copy()
+    for _ in range(n_step):
+        y[:, :-1] = np.where(valid[:, :-1], reward[:, :-1] + discount[:, :-1] * y[:, 1:], bootstrap[:, :-1])
+    error = np.abs((rescale(y) if rescaled else y) - value)[:, burn_in:-1]
+    counts = valid[:, burn_in:-1] & np.isfinite(error)
+    error = np.where(counts, error, 0.0)
+    number = counts.sum(1)
+    priority = eta * error.max(1) + (1.0 - eta) * error.sum(1) / np.maximum(number, 1)
+    return np.where(number > 0, priority, np.nan).astype(np.float32)

@@ -1,7 +1,8 @@
-"""Temporal-difference learning from replayed transitions: targets, errors, schedules and target networks.
+"""Temporal-difference learning from replay: targets, errors, schedules and target networks.
 
 Pure functions of a batch of transitions ``(o, a, reward, discount, o')`` as the replay buffer gives them: ``reward`` is
-the n-step return, ``discount`` what its bootstrap is multiplied by, ``gamma^m`` or 0 after a termination.
+the n-step return, ``discount`` what its bootstrap is multiplied by, ``gamma^m`` or 0 after a termination. Those of
+sequences take single steps: ``discount`` is ``gamma``, or 0 after a termination.
 """
 
 from __future__ import annotations
@@ -66,6 +67,58 @@ def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
         Values, float32 ``[N]``.
     """
     return q_next_target.gather(-1, q_next_online.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def n_step_targets(reward: Tensor, discount: Tensor, value: Tensor, valid: Tensor, n_step: int) -> Tensor:
+    """What the values along sequences should become (R2D2, OpenReview r1lyTjAqYX, section 2.3, before rescaling).
+
+        y_t = sum_{k<m} d_t ... d_{t+k-1} r_{t+k} + d_t ... d_{t+m-1} v_{t+m}
+
+    with ``m = min(n, steps from t to the end of the sequence or its episode)``: targets near the end are of fewer
+    steps.
+
+    Parameters
+    ----------
+    reward, discount : Tensor
+        Of each step; the discount is ``gamma``, or 0 where the step terminated the episode. float32 ``[T, B]``.
+    value : Tensor
+        Values of all observations, that after the last step too, float32 ``[T + 1, B]``.
+    valid : Tensor
+        Which rows are steps, bool ``[T, B]``. The row after an episode's last step is none: it holds the observation
+        that the step led to.
+    n_step : int
+        ``n``, 1 or more.
+
+    Returns
+    -------
+    Tensor
+        Targets, float32 ``[T, B]``; of no meaning where a row is no step.
+    """
+    y = value
+    for _ in range(n_step):
+        y = torch.cat((torch.where(valid, torch.addcmul(reward, discount, y[1:]), value[:-1]), value[-1:]))
+    return y[:-1]
+
+
+def sequence_priority(td_error: Tensor, mask: Tensor, eta: float) -> Tensor:
+    """Priority of sequences, ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|`` (OpenReview r1lyTjAqYX, section 2.3).
+
+    Parameters
+    ----------
+    td_error : Tensor
+        Temporal differences ``delta``, float32 ``[T, B]``.
+    mask : Tensor
+        Which steps count, bool ``[T, B]``.
+    eta : float
+        Share of the maximum, in [0, 1].
+
+    Returns
+    -------
+    Tensor
+        Priorities, float32 ``[B]``; 0 where no step counts.
+    """
+    error = td_error.abs().masked_fill(~mask, 0.0)
+    return eta * error.amax(0) + (1.0 - eta) * error.sum(0) / mask.sum(0).clamp(min=1)
 
 
 def huber(error: Tensor) -> Tensor:

@@ -74,7 +74,8 @@ class Algorithm:
 
     Config: ClassVar[type[AnyConfig]]
     data_path: str | type
-    """How experience gets from lanes to the learner: "segments", "replay", "gradients", or a class of one's own."""
+    """How experience gets from lanes to the learner: "segments", "mixture", "circular", "replay", "sequences",
+    "gradients", or a class of one's own. Where the settings decide, an instance has another one than its class."""
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""
 

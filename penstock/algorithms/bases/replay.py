@@ -13,7 +13,6 @@ from penstock.algorithms.arithmetic.td import polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
-from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
 from penstock.replay.settings import Sampler
@@ -49,7 +48,7 @@ class ReplayAlgorithm(Algorithm):
         return Uniform()
 
     def first_priorities(self) -> FirstPriorities | None:
-        """What finds the priorities of new transitions, a function that imports no torch; None: the largest so far.
+        """What finds the priorities of new rows, a function that imports no torch; None: the largest so far.
 
         Rollout workers call it. `act` then records value (of the action taken) and max_value.
         """
@@ -67,13 +66,21 @@ class ReplayAlgorithm(Algorithm):
         """Make the optimiser of all that one loss trains, seen as one parameter."""
         return fused_adam([parameter], learning_rate)
 
-    def update(self, model: Any, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+    def update(self, model: Any, batch: Any) -> tuple[Tensor, Metrics]:
         """Learn from one batch.
+
+        Parameters
+        ----------
+        model
+            What learns.
+        batch
+            A `TransitionBatch`, or what the algorithm's data path draws instead.
 
         Returns
         -------
         td_error : Tensor
-            float32 ``[B]``: of each transition; its magnitude is the transition's new priority.
+            float32 ``[B]``: of each transition; its magnitude is the transition's new priority. Of a sequence, its
+            priority.
         metrics : dict of str to Tensor
             What is to be reported, 0-dimensional.
         """

@@ -17,6 +17,7 @@ DATA_PATHS = {
     "circular": "penstock.engine.paths.circular:CircularPath",
     "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
+    "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }
 """Where each data path is found that an algorithm may name."""

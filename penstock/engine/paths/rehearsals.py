@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,6 +18,7 @@ from penstock.engine.roles.specs import begin_on
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
 from penstock.experience.segment_store import segments_in
+from penstock.experience.sequence_batch import SequenceBatch
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_
 
@@ -61,10 +63,23 @@ class SegmentRehearsal:
         self._reader.close()
 
 
-class TransitionRehearsal:
-    """Makes an update of a batch of transitions; its step sizes are 0, so that it can go on for ever."""
+class ReplayRehearsal:
+    """Makes an update of a batch from replay; its step sizes are 0, so that it can go on for ever.
 
-    def __init__(self, arena: ExperienceArena, algorithm: ReplayAlgorithm) -> None:
+    Parameters
+    ----------
+    arena, algorithm
+        As for every rehearsal.
+    batch_in
+        Makes the batch.
+    """
+
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        algorithm: ReplayAlgorithm,
+        batch_in: Callable[[ExperienceArena, Any, torch.device], Any],
+    ) -> None:
         self._algorithm, self._config = algorithm, algorithm.config
         device = torch.device(self._config.device)
         self._model, self._autocast = model_on(device, algorithm)
@@ -72,7 +87,7 @@ class TransitionRehearsal:
         for optimizer in algorithm.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = 0.0
-        self._batch = transitions_in(arena, self._config, device)
+        self._batch = batch_in(arena, self._config, device)
 
     def do(self) -> float:
         """Learn once; return how many steps of the run that is for."""
@@ -80,7 +95,7 @@ class TransitionRehearsal:
         with self._autocast:
             td_error, _ = self._algorithm.update(self._model, self._batch)
         if self._config.normalize_observations:
-            self._model.update_observation_statistics(self._batch.obs)
+            self._model.update_observation_statistics(*self._batch.observed)
         wait_for(td_error.device)
         return 1.0 / self._config.updates_per_step
 
@@ -97,6 +112,28 @@ def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) ->
         action=first_rows(arena, "action", size, device),
         reward=first_rows(arena, "reward", size, device),
         discount=torch.full((size,), config.gamma**config.n_step, device=device),
+        weights=torch.ones(size, device=device),
+        number=0,
+        progress=HALF_WAY,
+    )
+
+
+def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> SequenceBatch:
+    """A batch of sequences between the arena's rows."""
+    size, num_steps = config.batch_size, config.burn_in + config.sequence_length
+
+    def rows(name: str, count: int) -> Tensor:
+        """Rows of a column, ``[count, B, ...]``."""
+        return first_rows(arena, name, count * size, device).unflatten(0, (count, size))
+
+    return SequenceBatch(
+        obs=rows("obs", num_steps + 1),
+        first=torch.zeros(num_steps + 1, size, dtype=torch.bool, device=device),
+        action=rows("action", num_steps),
+        reward=rows("reward", num_steps),
+        discount=torch.full((num_steps, size), config.gamma, device=device),
+        valid=torch.ones(num_steps, size, dtype=torch.bool, device=device),
+        memory=first_rows(arena, "memory", size, device),
         weights=torch.ones(size, device=device),
         number=0,
         progress=HALF_WAY,

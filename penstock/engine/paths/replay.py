@@ -46,15 +46,15 @@ class ReplayPath(DataPath):
         """Learning begins at once, from a buffer that fits anywhere."""
         assert isinstance(config, ReplayConfig)
         starts = min(config.learning_starts, max(config.batch_size, QUICK_START))
-        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.n_step))
+        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.steps_of_a_row))
         return replace(config, learning_starts=starts, buffer_size=rows)
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
         """One update."""
-        from penstock.engine.paths.rehearsals import TransitionRehearsal
+        from penstock.engine.paths.rehearsals import ReplayRehearsal, transitions_in
 
-        return TransitionRehearsal(arena, algorithm)
+        return ReplayRehearsal(arena, algorithm, transitions_in)
 
     @classmethod
     def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
@@ -71,7 +71,7 @@ class ReplayPath(DataPath):
     def kept_in(self, run: RunDirectory, config: Config) -> DataPath:
         """With ``save_replay`` the buffer is saved beside the checkpoints."""
         assert isinstance(config, ReplayConfig)
-        return ReplayPath(replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
+        return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
@@ -103,7 +103,9 @@ class ReplayPath(DataPath):
         return self.replay.saved_at is not None
 
 
-def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) -> tuple[Replay, str | None]:
+def make_replay(
+    algorithm: ReplayAlgorithm, start: Start, saved: Path | None, buffer: ReplayBuffer | None = None
+) -> tuple[Replay, str | None]:
     """Make the replay of a run, or go on with what is saved of it.
 
     Parameters
@@ -114,6 +116,8 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
         Where the run starts.
     saved
         Directory of the buffer's contents, if they may have been saved.
+    buffer
+        An empty one; None: of transitions.
 
     Returns
     -------
@@ -128,13 +132,14 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
     """
     config, state = algorithm.config, (start.learning or {}).get("replay")
     first_priorities = algorithm.first_priorities()
-    buffer = ReplayBuffer(
-        config.buffer_size,
-        transition_fields(algorithm.observation, algorithm.action, with_values=first_priorities is not None),
-        sampler=algorithm.sampler(),
-        n_step=NStep(config.n_step, config.gamma),
-        seed=config.seed,
-    )
+    if buffer is None:
+        buffer = ReplayBuffer(
+            config.buffer_size,
+            transition_fields(algorithm.observation, algorithm.action, with_values=first_priorities is not None),
+            sampler=algorithm.sampler(),
+            n_step=NStep(config.n_step, config.gamma),
+            seed=config.seed,
+        )
     limiter = RateLimiter(
         samples_per_insert=config.updates_per_step * config.batch_size,
         min_size=config.min_steps,
@@ -157,7 +162,7 @@ def make_replay(algorithm: ReplayAlgorithm, start: Start, saved: Path | None) ->
         else:
             if len(buffer):
                 return replay.going_on(state, start.state.steps), None
-            why = f"what was saved in {saved} holds no transition"
+            why = f"what was saved in {saved} holds nothing"
     note = (
         f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
         f"{min(config.min_steps, start.state.steps):,} of them uncounted"

@@ -16,7 +16,7 @@ from penstock.engine.paths.contents import save_contents
 from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
-from penstock.experience.transition_batch import TransitionBatch, TransitionReader
+from penstock.experience.transition_batch import TransitionReader
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
@@ -35,7 +35,9 @@ class ReplayLearner(Learner):
     learning
         What `learning_state` returned, to go on from; None: new optimisers and a new target network.
     replay
-        Where transitions come from.
+        Where batches come from.
+    make_reader
+        Makes what draws them.
     """
 
     def __init__(
@@ -47,13 +49,14 @@ class ReplayLearner(Learner):
         report: Tell,
         replay: Replay,
         weights: MakeWeights = through_block,
+        make_reader: type[TransitionReader] = TransitionReader,
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
         self._algorithm = algorithm
         config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
-        self._reader = TransitionReader(replay, self._device, in_order=config.backend == "serial")
+        self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
         self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
         self._batches = replay.batches_before  # learned from since the limiter began to count
 
@@ -95,7 +98,7 @@ class ReplayLearner(Learner):
         """End the thread that draws batches."""
         self._reader.close()
 
-    def _learn(self, batch: TransitionBatch, ids: np.ndarray) -> dict[str, Tensor]:
+    def _learn(self, batch: Any, ids: np.ndarray) -> dict[str, Tensor]:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self._autocast:
@@ -105,7 +108,7 @@ class ReplayLearner(Learner):
             return {}
         self._updated()
         if self._config.normalize_observations:
-            self._model.update_observation_statistics(batch.obs)
+            self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:
             self._replay.buffer.update_priorities(ids, td_error.abs().cpu().numpy())
         return {name: value.detach() for name, value in metrics.items()}
@@ -135,7 +138,7 @@ class ReplayLearner(Learner):
         self._algorithm.restart_target(self._model)
 
     def experience(self) -> dict[str, float]:
-        """Transitions in the buffer, and updates made for each step."""
+        """Rows in the buffer, and updates made for each step."""
         return {"replay/rows": len(self._replay.buffer), "replay/updates_per_step": self._replay.measured_ratio}
 
     @property

@@ -1,0 +1,87 @@
+"""R2D2: recurrent replay distributed DQN (Kapturowski et al. 2019, OpenReview r1lyTjAqYX)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from penstock.algorithms.apex import ApeX, ApeXConfig
+from penstock.config import Config, Scheduled, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class R2D2Config(ApeXConfig):
+    """R2D2: Ape-X with memory. Sizes and rates are for classic control; those of the paper are the preset "atari".
+
+    A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count steps.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64,)
+    """Widths of the hidden layers of mlp networks."""
+    memory: Literal["none", "gru", "lstm"] = "lstm"
+    """Memory core behind the encoder."""
+    memory_size: int = 64
+    """Width of the memory core."""
+    sequence_length: int = 20
+    """Steps of a sequence that are learned from (section 2.3: 80)."""
+    burn_in: int = 10
+    """Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40)."""
+    sequence_overlap: int = 10
+    """Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40)."""
+
+    batch_size: int = 32
+    """Sequences per update, drawn from the replay buffer."""
+    updates_per_step: float = 0.1
+    """Updates for each step: each learns from batch_size * sequence_length steps."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
+    optimizer_eps: float = 1e-3
+    """What the optimiser adds to the root of the mean square."""
+    max_grad_norm: float | None = 40.0
+    """Gradients are scaled down to this global norm; None: never."""
+    n_step: int = 5
+    """Steps of reward in a target, fewer at the end of a sequence or an episode (section 2.3)."""
+    gamma: float = 0.99
+    """Discount per step (section 2.3: 0.997)."""
+    rescale_values: bool = True
+    """Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3)."""
+    priority_alpha: float = 0.9
+    """Exponent of the priorities: 0 uniform, 1 in proportion (section 2.3)."""
+    priority_beta: float = 0.6
+    """Exponent of the importance weights at the start (section 2.3)."""
+    priority_beta_final: float = 0.6
+    """Exponent of the importance weights at total_steps; not annealed here."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        require(self.memory != "none", "memory", self.memory, '"gru" or "lstm": R2D2 without memory is "apex"')
+        super().validate()
+
+
+class R2D2(ApeX):
+    """Ape-X whose network has a memory, and which replays sequences.
+
+    **Acting** (section 2.3) is Ape-X's, with a memory state in every lane. Beside each step lies the state before it.
+
+    **Sequences** are ``burn_in`` steps and then ``sequence_length`` that are learned from. Successive ones share
+    ``sequence_overlap`` steps, and none crosses the end of an episode.
+
+    **Learning** (section 3) unrolls the network and its target from the stored state. The burn-in lets both states
+    recover from having been computed by older weights; no gradient goes through it. The targets of the other steps:
+
+        y_t      = h( sum_{k<n} gamma^k r_{t+k} + gamma^n h^-1( Q(o_{t+n}, a*; theta^-) ) )
+        a*       = argmax_a Q(o_{t+n}, a; theta)
+        h(x)     = sign(x) (sqrt(|x| + 1) - 1) + epsilon x,  epsilon = 1e-3
+
+    **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers give the first
+    ones, by the same formula, from the values that they acted by.
+
+    All of it is in `DQN`, where ``memory`` switches it on; what is R2D2's is the settings. Two things are not here: the
+    network is not told the last action and reward, and the loss is Huber's, as Ape-X's is here.
+    """
+
+    Config: ClassVar[type[Config]] = R2D2Config
+    config: R2D2Config
+    data_path = "sequences"
