@@ -15,6 +15,8 @@
                          return of 475, 200, 10 in TASK: cartpole, lunarlander, breakout
     cartpole-dqn         DQN, the same within 100k steps
     cartpole-apex        Ape-X, the same
+    hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
+    hidden-dqn           DQN there
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
     lunarlander-impala   IMPALA, the same
     lunarlander-dqn      DQN with double, dueling, PER, n-step 3, best policy of 500k steps, preset lunarlander
@@ -119,6 +121,13 @@ TASKS = {
         "--env LunarLander-v3", "--preset lunarlander", 200).items()},
     **{f"breakout-{kind}": task for kind, task in _pays(
         "--env MinAtar/Breakout-v1", "--preset minatar --total-steps 3000000", 10).items()},
+    **{
+        f"hidden-{algorithm}": Task(
+            f"{algorithm} --env bench/environments/hidden_cartpole.py:HiddenCartPole --total-steps 300000",
+            "latest", 100, 3, mark,
+        )
+        for algorithm, mark in (("r2d2", "100 episodes >= 450"), ("dqn", "below 120"))
+    },
     "lunarlander": Task("appo --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200"),
     "lunarlander-impala": Task(
         "impala --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 3M steps"
