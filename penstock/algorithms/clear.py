@@ -40,6 +40,7 @@ class CLEAR(IMPALA):
 
     Config: ClassVar[type[Config]] = CLEARConfig
     config: CLEARConfig
+    data_path = "mixture"
     records = ("logits", "value")
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
