@@ -231,3 +231,13 @@ def test_a_loss_reads_its_targets_and_changes_nothing(name, estimator):
     batch.targets = {name: target + 1.0 for name, target in targets.items()}
     losses.append(algorithm.loss(batch, policy, value)[0].item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-6) and abs(losses[2] - losses[0]) > 1e-3 * abs(losses[0])
+
+
+def test_replayed_observations_are_not_taken_into_the_statistics_a_second_time():
+    algorithm = make(PPO)
+    model = make_model(algorithm)
+    batch = collect(algorithm, model)
+    batch.replayed = torch.tensor([False, False, True, True])
+    algorithm.prepare(model, batch)
+    algorithm.update_statistics(model, batch)
+    assert model.input.moments.count.item() == batch.valid[:, :2].sum().item()

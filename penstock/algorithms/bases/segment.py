@@ -61,7 +61,8 @@ class SegmentAlgorithm(Algorithm):
         """Columns for what is recorded while acting."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
         if self._elite is not None:
-            shapes["features"] = (self._elite.projection or self.build_model().num_features,)
+            with torch.random.fork_rng(devices=[]):
+                shapes["features"] = (self._elite.projection or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -132,7 +133,7 @@ class SegmentAlgorithm(Algorithm):
             The model whose normalisations they are; None: the same.
         """
         into = into or model
-        into.update_observation_statistics(batch.obs[:-1], batch.valid)
+        into.update_observation_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)  # each counts once
         if "return" in batch.targets:
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
