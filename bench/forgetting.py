@@ -2,10 +2,10 @@
 
     python bench/forgetting.py [--seeds 5] [--phase-steps 100000] [--plot FILE] [--write FILE]
 
-The tasks are those of bench/environments/catch_tasks.py, which share observations and want opposite actions. Both
+The tasks are those of bench/environments/catch_tasks.py, which share observations and want opposite ends. Both
 algorithms have the same settings, but for what CLEAR adds. After each tenth of a phase both tasks are played, 200
-episodes without exploration. Printed is the return on the other task at the start and the end of each phase but the
-first, and the share of IMPALA's drop that CLEAR avoids.
+episodes without exploration. Printed is how far the return on the other task falls in each phase but the first, the
+return on the task that was trained at the end of each phase, and the share of IMPALA's drop that CLEAR avoids.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ def drops(looks: list[list[float]]) -> list[float]:
     ]
 
 
+def ends(looks: list[list[float]]) -> list[float]:
+    """The return on the task that is trained at the end of each phase."""
+    return [looks[(phase + 1) * LOOKS - 1][1 + phase % 2] for phase in range(PHASES)]
+
+
 def main() -> None:
     """Train and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,7 +87,8 @@ def main() -> None:
         for kind, found in curves.items():
             with tempfile.TemporaryDirectory() as folder:
                 found.append(train(kind, seed, given.phase_steps, Path(folder) / "run"))
-            print(f"{kind} seed {seed}: drops {', '.join(f'{drop:.2f}' for drop in drops(found[-1]))}", flush=True)
+            fallen, learned = (", ".join(f"{x:.2f}" for x in each) for each in (drops(found[-1]), ends(found[-1])))
+            print(f"{kind} seed {seed}: drops {fallen}; returns on the task that was trained {learned}", flush=True)
     if given.write:
         given.write.write_text("".join(json.dumps({"kind": kind, "looks": c}) + "\n" for kind, c in curves.items()))
     means = {kind: statistics.mean(drop for looks in found for drop in drops(looks)) for kind, found in curves.items()}

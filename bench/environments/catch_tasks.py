@@ -1,4 +1,4 @@
-"""Catch in two colours, for what a policy forgets: with a dark ball the controls are swapped."""
+"""Catch in two colours, for what a policy forgets: a bright ball is to be caught, a dark one dodged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CELLS = 12
 
 
 class CatchTasks(gymnasium.Env[np.ndarray, int]):
-    """A ball falls through twelve rows; a paddle of three cells below is to catch it.
+    """A ball falls through twelve rows; a paddle of three cells below is to catch it, or with ``task=1`` to dodge it.
 
     Observations are float32 ``[4]``: row and column of the ball, column of the paddle, and the ball's colour, each from
-    -1 to 1. Actions: left, stay, right; with a dark ball (``task=1``) right, stay, left. The reward is 1 for a catch
-    and -1 for a miss, at the end of an episode of eleven steps; chance catches a quarter of the balls.
+    -1 to 1. Actions: left, stay, right. The reward is 1 for a bright ball that is caught or a dark one that is not, else
+    -1, at the end of an episode of eleven steps; chance catches a quarter of the balls.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -33,10 +33,11 @@ class CatchTasks(gymnasium.Env[np.ndarray, int]):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Move the paddle by a cell, and let the ball fall by one."""
-        self._paddle = min(max(self._paddle + self._sign * (int(action) - 1), 1), CELLS - 2)
+        self._paddle = min(max(self._paddle + int(action) - 1, 1), CELLS - 2)
         self._row += 1
         has_landed = self._row == CELLS - 1
-        reward = (1.0 if abs(self._paddle - self._column) <= 1 else -1.0) if has_landed else 0.0
+        is_caught = abs(self._paddle - self._column) <= 1
+        reward = float(self._sign * (1 if is_caught else -1)) if has_landed else 0.0
         return self._observation(), reward, has_landed, False, {}
 
     def _observation(self) -> np.ndarray:
