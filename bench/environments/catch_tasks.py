@@ -14,8 +14,8 @@ class CatchTasks(gymnasium.Env[np.ndarray, int]):
     """A ball falls through twelve rows; a paddle of three cells below is to catch it, or with ``task=1`` to dodge it.
 
     Observations are float32 ``[4]``: row and column of the ball, column of the paddle, and the ball's colour, each from
-    -1 to 1. Actions: left, stay, right. The reward is 1 for a bright ball that is caught or a dark one that is not, else
-    -1, at the end of an episode of eleven steps; chance catches a quarter of the balls.
+    -1 to 1. Actions: left, stay, right. The reward is 1 for a bright ball that is caught or a dark one that is not,
+    else -1, at the end of an episode of eleven steps; chance catches a quarter of the balls.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
