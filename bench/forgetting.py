@@ -27,7 +27,7 @@ PLACE = f"{Path(__file__).parent / 'environments' / 'catch_tasks.py'}:CatchTasks
 PHASES, LOOKS, EPISODES = 4, 10, 200
 SETTINGS: dict[str, Any] = {
     "num_workers": 2, "num_envs_per_worker": 16, "segment_length": 11, "batch_size": 704, "learning_rate": 1e-3,
-    "learning_rate_schedule": "constant", "normalize_observations": False, "eval_interval": 0, "entropy_coef": 0.01,
+    "learning_rate_schedule": "constant", "normalize_observations": False, "eval_interval": 0, "entropy_coef": 0.02,
 }  # fmt: skip
 KINDS = {
     "impala": (penstock.IMPALA, {"batch_size": SETTINGS["batch_size"] // 2}),

@@ -76,7 +76,7 @@ def _cartpole(train: str, steps: int = 500_000) -> Task:
     )  # fmt: skip
 
 
-REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=2000"
+REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=1000"
 
 
 def _pays(env: str, settings: str, target: float) -> dict[str, Task]:
@@ -118,7 +118,7 @@ TASKS = {
     **{f"cartpole-{kind}": task for kind, task in _pays(
         "--env CartPole-v1", "--total-steps 300000", 475).items()},
     **{f"lunarlander-{kind}": task for kind, task in _pays(
-        "--env LunarLander-v3", "--preset lunarlander", 200).items()},
+        "--env LunarLander-v3", "--preset lunarlander --learning-rate 5e-4", 200).items()},
     **{f"breakout-{kind}": task for kind, task in _pays(
         "--env MinAtar/Breakout-v1", "--preset minatar --total-steps 3000000", 10).items()},
     **{

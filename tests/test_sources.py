@@ -81,6 +81,7 @@ def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
         ("attentive:0.5,candidates=0.5", "has candidates=0.5: it must be 1 or more"),
         ("attentive:0.5,strategy=1", "source 'attentive' has no setting 'strategy'"),
         ({"share": 0.5}, "a source needs a type"),
+        ("elite:0.5,insertion=elite,candidates=1", "use more candidates, or insertion='oldest'"),
     ],
 )
 def test_a_source_that_cannot_be_read_says_what_would_be_legal(text, message):

@@ -1,4 +1,4 @@
-"""Catch in two colours, for what a policy forgets: a bright ball is to be caught, a dark one dodged."""
+"""Catch in two colours, for what a policy forgets: a bright ball falls straight, a dark one is mirrored."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ CELLS = 12
 
 
 class CatchTasks(gymnasium.Env[np.ndarray, int]):
-    """A ball falls through twelve rows; a paddle of three cells below is to catch it, or with ``task=1`` to dodge it.
+    """A ball falls through twelve rows; a paddle of three cells below is to catch it.
 
-    Observations are float32 ``[4]``: row and column of the ball, column of the paddle, and the ball's colour, each from
-    -1 to 1. Actions: left, stay, right. The reward is 1 for a bright ball that is caught or a dark one that is not,
-    else -1, at the end of an episode of eleven steps; chance catches a quarter of the balls.
+    Observations are float32 ``[4]``: row and column of the ball, column of the paddle, and the ball's colour, each
+    from -1 to 1. A bright ball lands in the column that it is seen in, a dark one (``task=1``) in its mirror image.
+    Actions: left, stay, right. The reward is 1 for a catch and -1 for a miss, at the end of an episode of eleven steps;
+    chance catches a quarter of the balls.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -36,8 +37,8 @@ class CatchTasks(gymnasium.Env[np.ndarray, int]):
         self._paddle = min(max(self._paddle + int(action) - 1, 1), CELLS - 2)
         self._row += 1
         has_landed = self._row == CELLS - 1
-        is_caught = abs(self._paddle - self._column) <= 1
-        reward = float(self._sign * (1 if is_caught else -1)) if has_landed else 0.0
+        lands = self._column if self._sign > 0 else CELLS - 1 - self._column
+        reward = (1.0 if abs(self._paddle - lands) <= 1 else -1.0) if has_landed else 0.0
         return self._observation(), reward, has_landed, False, {}
 
     def _observation(self) -> np.ndarray:

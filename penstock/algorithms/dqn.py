@@ -171,8 +171,11 @@ class DQN(ReplayAlgorithm):
     def __init__(self, config: QLearningConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
         self.state_size = state_size_of(config.memory, config.memory_size)
-        if self.state_size:
-            self.data_path = "sequences"
+
+    @classmethod
+    def data_path_of(cls, config: Any) -> str | type:
+        """With memory, sequences."""
+        return "sequences" if config.memory != "none" and cls.data_path == "replay" else cls.data_path
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""

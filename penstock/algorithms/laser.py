@@ -61,7 +61,9 @@ class LASER(IMPALA):
         behaviour = torch.log_softmax(batch.records["logits"], -1)
         divergence = implied_divergence(torch.log_softmax(policy.flat, -1), behaviour, self.config.rho_bar)
         relevant = divergence < self.config.trust_region
-        return self.vtrace(model, batch, policy, values, relevant) | {"relevant": relevant}
+        targets = self.vtrace(model, batch, policy, values, relevant)
+        nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # what was computed of other states is none
+        return targets | {n: torch.where(relevant, targets[n], x) for n, x in nothing.items()} | {"relevant": relevant}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""

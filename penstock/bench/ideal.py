@@ -66,7 +66,7 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
 
     machine = machine_facts()
     print(describe(machine), flush=True)
-    measured = data_path(algorithm).quick(config)
+    measured = data_path(algorithm, config).quick(config)
     rounds = []
     with kept():
         for number in range(1, own.rounds + 1):

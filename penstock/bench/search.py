@@ -132,7 +132,7 @@ class Search:
         report: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         self._algorithm = algorithm
-        self.path = data_path(algorithm)
+        self.path = data_path(algorithm, config)
         self._config = config
         self._end = end
         self._tune_batch = tune_batch

@@ -96,7 +96,7 @@ class Config:
     eval_episodes: int = 20
     """Episodes per evaluation."""
     eval_exploration: bool = False
-    """Evaluations act as training does, with exploration, instead of by the best action."""
+    """Evaluations sample their actions, or where none are sampled explore as at the end of training."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
     checkpoint_interval: int | None = None
@@ -137,7 +137,7 @@ class Config:
         interval = self.checkpoint_interval
         require(interval is None or interval >= 0, "checkpoint_interval", interval, "0 or more, or None")
         pace = self.eval_interval
-        is_pace = not isinstance(pace, int | float) or 0 <= pace < 1 or (pace >= 1 and pace == int(pace))
+        is_pace = not isinstance(pace, int | float) or 0 <= pace < 1 or (1 <= pace < math.inf and pace == int(pace))
         legal = 'a whole number of steps, a fraction of total_steps below 1, 0, "continuous" or None'
         require(is_pace, "eval_interval", pace, legal)
         rate = self.learning_rate

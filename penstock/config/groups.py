@@ -15,8 +15,8 @@ _GROUPS = {
     },
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {
-        "seed", "total_steps", "max_seconds", "target_return", "eval_interval", "eval_episodes", "eval_max_steps",
-        "checkpoint_interval", "keep_checkpoints", "save_replay", "run_dir",
+        "seed", "total_steps", "max_seconds", "target_return", "eval_interval", "eval_episodes", "eval_exploration",
+        "eval_max_steps", "checkpoint_interval", "keep_checkpoints", "save_replay", "run_dir",
     },
 }  # fmt: skip
 

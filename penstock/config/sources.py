@@ -228,6 +228,11 @@ def _require_legal(source: Source) -> None:
     require(source.p > 0.0, "p", "more than 0")
     require(source.projection >= 0, "projection", "0 or more")
     require(source.insertion_group > 0, "insertion_group", "1 or more")
+    if source.insertion == "elite" and source.candidates == 1:
+        raise ConfigError(
+            f"replay source {source.kind!r} has insertion='elite' and candidates=1: which segments are far is found "
+            "when they are compared; use more candidates, or insertion='oldest'"
+        )
 
 
 _HINTS: dict[str, Any] = {

@@ -109,7 +109,7 @@ class Evaluations:
             self._rests_until = time.monotonic() + REST * evaluated.seconds
         self.has_reached_target |= evaluated.has_reached_target
         self._progress.take_evaluation(evaluated.evaluation, is_best=evaluated.is_best)
-        self._chronicle.evaluated(evaluated.evaluation)
+        self._chronicle.evaluated(evaluated.evaluation, evaluated.others)
         if evaluated.evaluation.unfinished and not self._has_told_of_unfinished:
             self._has_told_of_unfinished = True
             self._chronicle.event(self._about_unfinished(evaluated))

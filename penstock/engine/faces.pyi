@@ -66,8 +66,6 @@ class APPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -118,6 +116,8 @@ class APPO(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -155,7 +155,6 @@ class APPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -180,6 +179,7 @@ class APPO(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -240,8 +240,6 @@ class PPO(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -284,6 +282,8 @@ class PPO(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -321,7 +321,6 @@ class PPO(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 128,
@@ -342,6 +341,7 @@ class PPO(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -402,8 +402,6 @@ class A2C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -440,6 +438,8 @@ class A2C(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -477,7 +477,6 @@ class A2C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 5,
@@ -495,6 +494,7 @@ class A2C(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -555,8 +555,6 @@ class A3C(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -598,6 +596,8 @@ class A3C(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -635,7 +635,6 @@ class A3C(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -655,6 +654,7 @@ class A3C(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -715,8 +715,6 @@ class IMPALA(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -768,6 +766,8 @@ class IMPALA(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -808,7 +808,6 @@ class IMPALA(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -833,6 +832,7 @@ class IMPALA(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -894,8 +894,6 @@ class IMPACT(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -948,6 +946,8 @@ class IMPACT(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -985,7 +985,6 @@ class IMPACT(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
         segment_length: int = 32,
@@ -1011,6 +1010,7 @@ class IMPACT(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -1071,8 +1071,6 @@ class CLEAR(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -1128,6 +1126,8 @@ class CLEAR(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -1168,7 +1168,6 @@ class CLEAR(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -1195,6 +1194,7 @@ class CLEAR(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -1256,8 +1256,6 @@ class LASER(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     burn_in
         First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
     max_grad_norm
@@ -1311,6 +1309,8 @@ class LASER(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -1351,7 +1351,6 @@ class LASER(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
         segment_length: int = 20,
@@ -1377,6 +1376,7 @@ class LASER(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -1438,8 +1438,6 @@ class DQN(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
@@ -1502,6 +1500,8 @@ class DQN(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -1542,7 +1542,6 @@ class DQN(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_exploration: bool = False,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1573,6 +1572,7 @@ class DQN(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -1634,8 +1634,6 @@ class ApeX(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
@@ -1696,6 +1694,8 @@ class ApeX(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -1736,7 +1736,6 @@ class ApeX(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_exploration: bool = False,
         batch_size: int = 64,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1766,6 +1765,7 @@ class ApeX(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -1827,8 +1827,6 @@ class R2D2(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Sequences per update, drawn from the replay buffer.
     buffer_size
@@ -1889,6 +1887,8 @@ class R2D2(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -1929,7 +1929,6 @@ class R2D2(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
-        eval_exploration: bool = False,
         batch_size: int = 32,
         buffer_size: int = 100000,
         learning_starts: int = 1000,
@@ -1959,6 +1958,7 @@ class R2D2(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -2014,8 +2014,6 @@ class DDPG(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -2050,6 +2048,8 @@ class DDPG(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -2087,7 +2087,6 @@ class DDPG(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -2104,6 +2103,7 @@ class DDPG(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -2159,8 +2159,6 @@ class TD3(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -2201,6 +2199,8 @@ class TD3(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -2238,7 +2238,6 @@ class TD3(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -2258,6 +2257,7 @@ class TD3(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
@@ -2313,8 +2313,6 @@ class SAC(Face):
         Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
     learning_rate_schedule
         "linear" decays a number to 0 over total_steps; a function says all by itself.
-    eval_exploration
-        Evaluations act as training does, with exploration, instead of by the best action.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
@@ -2353,6 +2351,8 @@ class SAC(Face):
         them (serial: after each batch); 0: never.
     eval_episodes
         Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
@@ -2390,7 +2390,6 @@ class SAC(Face):
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
-        eval_exploration: bool = False,
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
@@ -2409,6 +2408,7 @@ class SAC(Face):
         target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
+        eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,

@@ -95,6 +95,8 @@ class Evaluated:
         Whether they have reached the target, twice.
     error
         What went wrong in saving the best weights, if anything.
+    others
+        What the same weights had played, of which this one is the confirmation.
     """
 
     number: int
@@ -103,6 +105,7 @@ class Evaluated:
     is_best: bool = False
     has_reached_target: bool = False
     error: Exception | None = None
+    others: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,8 @@ class BatchReader:
             for name, array in self._arrays.items():
                 found = segments[row_name(name)]
                 array[:, begin:end] = found.reshape(len(found), *array.shape[:1], *array.shape[2:]).swapaxes(0, 1)
-            memories.append(segments["memory"] if memory.shape[1] else memory[:0])
+            count = len(segments["lane"])
+            memories.append(segments.get("memory", np.zeros((count, 0), np.float32)))
             lanes.append(segments["lane"])
             if "weights" in segments:
                 weights[begin:end] = torch.from_numpy(segments["weights"])

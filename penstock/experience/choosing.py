@@ -10,7 +10,7 @@ import numpy as np
 def num_candidates(count: int, multiplier: float, anneal: float, progress: float, size: int) -> int:
     """How many segments are looked at, so that `count` of them are taken.
 
-    The multiplier falls to 1 in a straight line while the learner is on the way to a fraction `anneal` of its updates,
+    The multiplier falls to 1 in a straight line while the learner is on the way to a fraction `anneal` of its steps,
     and stays there: everything that is looked at is taken then, which is uniform.
 
     Parameters
@@ -20,9 +20,9 @@ def num_candidates(count: int, multiplier: float, anneal: float, progress: float
     multiplier
         Where it starts.
     anneal
-        Fraction of all updates over which it falls; it may exceed 1.
+        Fraction of ``total_steps`` over which it falls; it may exceed 1.
     progress
-        Fraction of all updates that the learner has made.
+        Fraction of ``total_steps`` that the learner has learned from. Updates go with steps, however often is drawn.
     size
         Segments that there are.
     """

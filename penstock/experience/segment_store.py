@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.config import Source
+from penstock.config import ConfigError, Source
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import Column, RunShape, row_name
@@ -18,6 +18,7 @@ from penstock.replay import Elite, Field, Prioritized, ReplayBuffer, Reservoir, 
 from penstock.replay.settings import Sampler
 
 FRAMES_SPARE = 1.05  # frames kept for each distinct one of full rows: the ends of episodes bring a few more
+MOST_FRAMES = 4_096  # that a row may hold one by one
 Segments = dict[str, np.ndarray]
 """Columns of N segments ``[N, T + 1, ...]`` by name, and ``memory`` ``[N, S]``, ``lane`` ``[N]``, ``ids`` ``[N]``."""
 
@@ -82,10 +83,16 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
         fields["memory"] = Field((shape.state_size,), "float32")
     has_frames = any(field.stack is not None for field in fields.values())
     frames = math.ceil(FRAMES_SPARE * source.capacity * shape.segment_length) + 2 * shape.num_lanes * rows
-    buffer = ReplayBuffer(
-        source.capacity, fields, sampler=sampler, seed=seed, disk=source.disk,
-        frame_capacity=frames if has_frames else None,
-    )  # fmt: skip
+    try:
+        buffer = ReplayBuffer(
+            source.capacity, fields, sampler=sampler, seed=seed, disk=source.disk,
+            frame_capacity=frames if has_frames else None,
+        )  # fmt: skip
+    except OSError as error:
+        where = f"disk={source.disk!r}" if source.disk is not None else "no disk"
+        raise ConfigError(f"replay source {source.kind!r} cannot be made, with {where}: {error}") from error
+    except MemoryError as error:
+        raise MemoryError(f"replay source {source.kind!r} of capacity={source.capacity:,} segments: {error}") from error
     return SegmentStore(source, count, buffer)
 
 
@@ -136,6 +143,8 @@ def _field(column: Column, rows: int, *, is_stacked: bool, keeps_newest: bool) -
     """
     shape, dtype = column.shape, column.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
-    if column.name != "obs" or not is_large or not keeps_newest:
-        return Field((rows, *shape), dtype)
-    return Field((rows * shape[0], *shape[1:]) if is_stacked else (rows, *shape), dtype, stack=0)
+    if column.name == "obs" and is_large and keeps_newest:
+        frames = (rows * shape[0], *shape[1:]) if is_stacked else (rows, *shape)
+        if frames[0] <= MOST_FRAMES:
+            return Field(frames, dtype, stack=0)
+    return Field((rows, *shape), dtype)

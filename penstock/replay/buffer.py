@@ -45,8 +45,8 @@ class ReplayBuffer:
         Rows kept; the oldest is overwritten.
     fields : mapping of str to Field
         The values of every step.
-    sampler : Uniform, Prioritized, Reverse or Reservoir
-        How rows are drawn (and, with ``Reservoir``, which ones are kept).
+    sampler : Uniform, Prioritized, Reverse, Reservoir or Elite
+        How rows are drawn (and, with ``Reservoir`` and ``Elite``, which ones are kept).
     n_step : NStep or None
         Make rows of several steps' reward.
     sequences : Sequences or None

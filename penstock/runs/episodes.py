@@ -30,9 +30,15 @@ class EpisodesLog:
         self._file: AppendFile | None = None
 
     def write(
-        self, steps: int, seconds: float, version: int, returns: Sequence[float], lengths: Sequence[int]
+        self,
+        steps: int,
+        seconds: float,
+        version: int,
+        returns: Sequence[float],
+        lengths: Sequence[int],
+        unfinished: int = 0,
     ) -> None:
-        """Write a line for each episode: ``{"steps", "seconds", "version", "return", "length"}``.
+        """Write a line for each episode: ``{"steps", "seconds", "version", "return", "length", "is_finished"}``.
 
         Parameters
         ----------
@@ -42,13 +48,16 @@ class EpisodesLog:
             Wall-clock time trained so far.
         returns, lengths
             Of each episode.
+        unfinished
+            How many of them, the last ones, were given up.
         """
         if self._path is None:
             return
         about = {"steps": steps, "seconds": round(seconds, 3), "version": version}
+        is_finished = [number < len(returns) - unfinished for number in range(len(returns))]
         lines = [
-            json.dumps(json_values({**about, "return": float(score), "length": int(length)}))
-            for score, length in zip(returns, lengths, strict=True)
+            json.dumps(json_values({**about, "return": float(score), "length": int(length), "is_finished": finished}))
+            for score, length, finished in zip(returns, lengths, is_finished, strict=True)
         ]
         try:
             if self._file is None:

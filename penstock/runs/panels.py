@@ -17,7 +17,7 @@ from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
-_FACTS = ("segments", "share", "age", "uses")
+_FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 """What is said of a source of replayed segments."""
 _KNOWN = (

@@ -16,10 +16,17 @@ import torch
 
 import penstock
 from penstock.algorithms.clear import CLEAR
+from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
+from penstock.config import ConfigError, make_config
+from penstock.engine.paths.circular import CircularPath
 from penstock.engine.paths.drawing import MOST_AHEAD, PATIENCE, Ahead
+from penstock.engine.preparation import run_shape
 from penstock.engine.trainer import Trainer
+from penstock.envs.making import probe
+from penstock.envs.spec import EnvSpec
+from penstock.experience.arena import ExperienceArena
 from penstock.runs.checkpoint import load_checkpoint
 from tests.comparing import identical
 from tests.engine.processes import TINY, Watched, pids_of, wait_until
@@ -275,3 +282,69 @@ def test_what_goes_wrong_in_drawing_ends_the_run_with_its_story():
     with pytest.raises(ValueError, match="nothing there"):
         ahead.take()
     ahead.close()
+
+
+def test_segments_that_are_gone_are_not_chosen_and_the_others_are():
+    """Rows are overwritten between the look and the choice: what was seen of the rest still decides."""
+    sources = ["queue:1/2", "elite:1/2,capacity=12,min_size=12,candidates=3,anneal=1000,strategy=3"]
+    with Trainer(IMPALA, **SMALL, replay=sources) as trainer:
+        trainer.train(200, quiet=True)
+        draw = trainer._supervisor.backend._roles["learner"]._draws[0]
+        buffer, looks = draw._buffer, []
+
+        class Vanishing:
+            """Loses the two oldest rows after the look."""
+
+            def __getattr__(self, name):
+                return getattr(buffer, name)
+
+            def read(self, rows, ids, fields=None):
+                found, is_there = buffer.read(rows, ids, fields=fields)
+                if fields is None:
+                    is_there &= ~np.isin(ids, gone)
+                else:
+                    looks.append(len(rows))
+                return found, is_there
+
+        gone = buffer.live()[1][:2]
+        draw._buffer = Vanishing()
+        for _ in range(30):
+            assert not np.isin(draw(0.0)["ids"], gone).any()
+        assert len(looks) == 30 and draw.num_uniform == 0, "nothing is looked at twice"
+
+
+def test_what_fills_the_sources_is_taken_into_the_normalisation_of_observations():
+    with Trainer(Watching, **SMALL, replay=HALF) as trainer:
+        trainer.train(600, quiet=True)
+        steps, weights = trainer.status.steps, trainer.get_parameters()[0]
+    (count,) = [value for name, value in weights.items() if name.endswith("input.moments.count")]
+    assert count.item() == steps
+
+
+def test_the_learning_of_impact_can_be_rehearsed_and_is_as_many_updates_as_a_run_makes():
+    config = make_config(IMPACT.Config, {**SMALL, "batch_uses": 4})
+    env = EnvSpec.resolve(config.env, {}, "make")
+    observation, action, _ = probe(env)
+    algorithm = IMPACT(config, observation, action)
+    arena = ExperienceArena.create(run_shape(algorithm, algorithm.build_model()))
+    arena.columns["valid"][:] = True
+    rehearsal = CircularPath.rehearsal(arena, algorithm)
+    assert rehearsal.do() == 64 / 4
+    rehearsal.close()
+
+
+def test_a_disk_that_is_not_there_is_named_with_its_source():
+    with pytest.raises(ConfigError, match="replay source 'uniform' cannot be made, with disk='/nowhere'"):
+        Trainer(IMPALA, **SMALL, replay=["queue:1/2", "uniform:1/2,disk=/nowhere"])
+
+
+class Featured(IMPALA):
+    """Records how it saw each observation."""
+
+    records = ("features",)
+
+
+def test_features_may_be_recorded_without_a_source_that_compares_them():
+    with Trainer(Featured, **SMALL) as trainer:
+        trainer.train(200, quiet=True)
+        assert trainer.status.updates > 0

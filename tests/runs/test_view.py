@@ -71,7 +71,7 @@ def test_the_panels_of_a_common_run_fit_a_terminal_of_24_lines():
 
 
 def test_each_source_of_replayed_segments_has_a_line():
-    said = {"segments": 1_000, "share": 0.875, "age": 44.0, "uses": 6.95}
+    said = {"segments": 1_000, "share": 0.875, "age": 44.0, "uses": 6.95, "lost": 0}
     experience = {f"replay/uniform/{name}": value for name, value in said.items()}
     text = drawn(status(experience=experience | {"replay/ahead": 2}), 100)
     for words in ("88% uniform", "1,000, age 44, x7.0", "replay ahead"):

@@ -83,9 +83,15 @@ class Algorithm:
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         self.config = config
+        self.data_path = self.data_path_of(config)
         self.observation = observation
         self.action = action
         self._require_fitting(action)
+
+    @classmethod
+    def data_path_of(cls, config: Any) -> str | type:
+        """The data path with these settings."""
+        return cls.data_path
 
     @classmethod
     def name(cls) -> str:

@@ -40,13 +40,16 @@ class SegmentAlgorithm(Algorithm):
     def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
         self._projections: dict[tuple[str, torch.device], Tensor] = {}
-        if config.replayed_sources:
-            self.data_path = "mixture"
         self._elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
         if self._elite is not None:
             self.records = (*self.records, "features")
         has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
+
+    @classmethod
+    def data_path_of(cls, config: Any) -> str | type:
+        """Where segments are replayed, a mixture."""
+        return "mixture" if config.replayed_sources and cls.data_path == "segments" else cls.data_path
 
     def build_model(self) -> ActorCritic:
         """Make the actor-critic."""
@@ -60,9 +63,10 @@ class SegmentAlgorithm(Algorithm):
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
-        if self._elite is not None:
+        if "features" in self.records:
+            width = self._elite.projection if self._elite is not None else 0
             with torch.random.fork_rng(devices=[]):
-                shapes["features"] = (self._elite.projection or self.build_model().num_features,)
+                shapes["features"] = (width or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:

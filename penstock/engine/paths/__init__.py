@@ -9,6 +9,7 @@ from penstock.engine.paths.base import DataPath
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
+    from penstock.config import Config
 
 __all__ = ["DATA_PATHS", "DataPath", "data_path"]
 
@@ -23,15 +24,15 @@ DATA_PATHS = {
 """Where each data path is found that an algorithm may name."""
 
 
-def data_path(algorithm: Algorithm | type[Algorithm]) -> type[DataPath]:
-    """Find the data path of an algorithm: the one that it names, or its own.
+def data_path(algorithm: Algorithm | type[Algorithm], config: Config | None = None) -> type[DataPath]:
+    """Find the data path of an algorithm: the one that it names, or its own; of a class, with these settings.
 
     Raises
     ------
     ConfigError
         The algorithm names no data path, or one that there is not.
     """
-    named = algorithm.data_path
+    named = algorithm.data_path if config is None else algorithm.data_path_of(config)
     if isinstance(named, str):
         target = DATA_PATHS.get(named, named)
         if ":" not in target:

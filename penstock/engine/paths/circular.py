@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.segments import SegmentPath
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CircularPath(SegmentPath):
     """Segments that are handed over to the learner, which may use a batch of them again."""
+
+    @classmethod
+    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
+        """All updates of a batch, as often as it is used."""
+        from penstock.engine.paths.rehearsals import SegmentRehearsal
+
+        c = algorithm.config
+        return SegmentRehearsal(arena, algorithm, c.segments_per_batch, uses=c.batch_uses)
 
     def learner(
         self,

@@ -20,12 +20,12 @@ class Kept:
 
 
 class CircularBatches:
-    """The newest batches, each of which is handed out so many times: at once when it is new, later at random.
+    """Batches, each of which is handed out so many times: at once when it is new, later at random.
 
     Parameters
     ----------
     capacity
-        Batches that are held (N); a new one replaces the oldest.
+        Batches that are held (N); one more takes the place of the oldest.
     uses
         How often each is handed out at most (K).
     generator
@@ -86,7 +86,10 @@ class CircularLearner(SegmentLearner):
             everything = torch.arange(batch.num_segments, device=batch.obs.device)
             return self._batches.put(batch.segments(everything))  # a copy: the reader's memory is used anew
         batch = self._batches.again()
-        return None if batch is None else replace(batch, progress=self._steps / self._config.total_steps)
+        if batch is None:
+            return None
+        is_replayed = torch.ones_like(batch.replayed)  # what is counted of it was counted when it was new
+        return replace(batch, progress=self._steps / self._config.total_steps, replayed=is_replayed)
 
     def _count(self, batch: Batch) -> None:
         if self._is_new:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -30,7 +31,23 @@ T = TypeVar("T")
 class Draw(Protocol):
     """Draws the segments of one store for one batch."""
 
+    num_uniform: int
+    """Draws that were to be of other segments, and were uniform."""
+
     def __call__(self, progress: float) -> Segments: ...
+
+
+class PlainDraw:
+    """Draws by the store's own sampler."""
+
+    num_uniform = 0
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    def __call__(self, progress: float) -> Segments:
+        """Draw."""
+        return self._store.buffer.sample(self._store.count)
 
 
 def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequence[SegmentStore]) -> list[Draw]:
@@ -40,7 +57,7 @@ def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequ
     def draw_of(store: SegmentStore) -> Draw:
         if eye is not None and store.source.compares:
             return ComparingDraw(algorithm, store, eye)
-        return lambda _: store.buffer.sample(store.count)
+        return PlainDraw(store)
 
     return [draw_of(store) for store in stores]
 
@@ -80,6 +97,25 @@ class Eye:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Segments that may be drawn: where they lie, how far they are, and how often they were used."""
+
+    rows: np.ndarray
+    ids: np.ndarray
+    distance: np.ndarray = field(default_factory=lambda: np.empty(0))
+    uses: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if len(self.distance) != len(self.rows):  # they were not compared: all are alike
+            object.__setattr__(self, "distance", np.zeros(len(self.rows)))
+            object.__setattr__(self, "uses", np.ones(len(self.rows), np.int64))
+
+    def without(self, places: np.ndarray) -> Candidates:
+        """Leave some out."""
+        return Candidates(*(np.delete(each, places) for each in (self.rows, self.ids, self.distance, self.uses)))
+
+
 class ComparingDraw:
     """Looks at more segments than are needed, each at most once, and takes the best: attentive and elite replay.
 
@@ -95,6 +131,11 @@ class ComparingDraw:
         Where segments come from.
     eye
         Looks at them.
+
+    Attributes
+    ----------
+    num_uniform
+        Draws that were uniform instead, because segments were overwritten faster than they could be compared.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, eye: Eye) -> None:
@@ -107,9 +148,10 @@ class ComparingDraw:
         )  # fmt: skip
         self._uses = Uses(self._buffer.capacity)
         self._random = np.random.default_rng((algorithm.config.seed, 1))
+        self.num_uniform = 0
 
     def __call__(self, progress: float) -> Segments:
-        """Draw, when the learner has made such a fraction of its updates."""
+        """Draw, when the learner has made such a fraction of its way."""
         source, count = self._source, self._store.count
         for _ in range(TRIES):
             rows, ids = self._buffer.live()
@@ -117,33 +159,41 @@ class ComparingDraw:
                 break
             size = num_candidates(count, source.candidates, source.anneal, progress, len(rows))
             picked = self._random.choice(len(rows), size, replace=False)
-            chosen = picked if size == count else picked[self._best(rows[picked], ids[picked], rows, ids)]
-            segments, is_there = self._buffer.read(rows[chosen], ids[chosen])
-            if is_there.all():
-                self._uses.add(rows[chosen], ids[chosen])
-                return segments
+            candidates = Candidates(rows[picked], ids[picked])
+            if size > count:
+                candidates = self._compared(candidates, rows, ids)
+            while len(candidates.rows) >= count:
+                chosen = choose(candidates.distance, candidates.uses, count, source.strategy if self._is_elite else 1)
+                segments, is_there = self._buffer.read(candidates.rows[chosen], candidates.ids[chosen])
+                if is_there.all():
+                    self._uses.add(candidates.rows[chosen], candidates.ids[chosen])
+                    return segments
+                candidates = candidates.without(chosen[~is_there])  # overwritten meanwhile: the others still do
+        self.num_uniform += 1
         return self._buffer.sample(count)
 
-    def _best(self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray) -> np.ndarray:
-        candidates, is_there = self._buffer.read(rows, ids, fields=self._fields)
-        now = self._algorithm.projected(self._eye.look(candidates), self._source)
-        valid = torch.from_numpy(candidates["valid"][:, :-1].swapaxes(0, 1)).to(now.device)
+    def _compared(self, candidates: Candidates, all_rows: np.ndarray, all_ids: np.ndarray) -> Candidates:
+        """Find the distances of candidates, and how often they were used; those that are gone are left out."""
+        seen, is_there = self._buffer.read(candidates.rows, candidates.ids, fields=self._fields)
+        seen = {name: array[is_there] for name, array in seen.items()}
+        rows, ids = candidates.rows[is_there], candidates.ids[is_there]
+        now = self._algorithm.projected(self._eye.look(seen), self._source)
+        valid = torch.from_numpy(seen["valid"][:, :-1].swapaxes(0, 1)).to(now.device)
         c = self._source
         if self._is_elite:
-            then = torch.from_numpy(candidates["features"][:, :-1].swapaxes(0, 1)).to(now.device)
+            then = torch.from_numpy(seen["features"][:, :-1].swapaxes(0, 1)).to(now.device)
             found = change(now, then, valid, c.distance, c.p)
         else:
             found = remoteness(now, valid, self._here(all_rows, all_ids), c.distance, c.p)
         distance = found.cpu().numpy()
         if c.insertion == "elite":
             self._buffer.update_scores(rows, ids, np.nan_to_num(distance, nan=np.inf))
-        distance = np.where(is_there, distance, np.inf)
-        strategy = c.strategy if self._is_elite else 1
-        return choose(distance, self._uses.of(rows, ids), self._store.count, strategy)
+        return Candidates(rows, ids, distance, self._uses.of(rows, ids))
 
     def _here(self, rows: np.ndarray, ids: np.ndarray) -> Tensor:
         """Features of the last real states of the newest segments, float32 ``[K, F]``."""
-        newest, _ = self._buffer.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
+        newest, is_there = self._buffer.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
+        newest = {name: array[is_there] for name, array in newest.items()}
         states = self._algorithm.projected(self._eye.look(newest), self._source)
         valid = newest["valid"][:, :-1]
         last = valid.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
@@ -54,7 +55,8 @@ class MixtureLearner(SegmentLearner):
         self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
         self._ages = dict.fromkeys(self._drawn, 0.0)
         self._segments: list[Segments] = []  # replayed ones of the last batch, by store
-        draws = make_draws(algorithm, arena, self._stores)
+        self._added_before = {store.source.kind: store.buffer.num_added for store in self._stores}
+        self._draws = draws = make_draws(algorithm, arena, self._stores)
 
         def draw() -> list[Segments]:
             progress = self._steps / self._config.total_steps
@@ -74,9 +76,19 @@ class MixtureLearner(SegmentLearner):
         self._is_filling = self._is_filling and not all(store.is_ready for store in self._stores)
         if self._is_filling and len(self._held):
             self._steps += self._valid_steps_in(self._held)
+            self._take_into_statistics(self._held)
             self._arena.release(self._held)
             self._held = self._held[:0]
             self._owe({})
+
+    def _take_into_statistics(self, slots: np.ndarray) -> None:
+        """Take the observations of segments that only fill the stores into their normalisation, each once."""
+        rows, columns = self._arena.shape.rows_per_slot, self._arena.columns
+        obs, valid = (
+            torch.from_numpy(columns[name].reshape(-1, rows, *columns[name].shape[1:])[slots][:, :-1]).to(self._device)
+            for name in ("obs", "valid")
+        )
+        self._model.update_observation_statistics(obs, valid)
 
     def _next_batch(self) -> Batch | None:
         if self._is_filling or len(self._held) < self._arena.shape.segments_per_batch:
@@ -84,6 +96,7 @@ class MixtureLearner(SegmentLearner):
         drawn = self._drawing.take()
         if drawn is None:
             return None
+        self._weights.show()  # who draws ahead goes by them; on a GPU they are not where it looks unless they are shown
         self._segments = drawn
         return super()._next_batch()
 
@@ -104,7 +117,9 @@ class MixtureLearner(SegmentLearner):
             if store.source.kind == "prioritized" and "advantage" in batch.targets:
                 learn = (batch.learn[:, begin:end] > 0).float()
                 error = (batch.targets["advantage"][:, begin:end].abs() * learn).sum(0) / learn.sum(0).clamp(min=1.0)
-                store.buffer.update_priorities(segments["ids"], error.nan_to_num().cpu().numpy())
+                is_finite = error.isfinite().cpu().numpy()
+                priorities = error.cpu().numpy()[is_finite]
+                store.buffer.update_priorities(segments["ids"][is_finite], priorities)
 
     def _save(self, command: Save) -> None:
         super()._save(command)
@@ -116,12 +131,15 @@ class MixtureLearner(SegmentLearner):
     def experience(self) -> dict[str, float]:
         """Beside the fresh segments' policy lag: what each source holds, how old it is, and how often it is used."""
         found = super().experience() | {"replay/ahead": self._drawing.depth}
-        for store in self._stores:
+        for store, draw in zip(self._stores, self._draws, strict=True):
             kind, buffer = store.source.kind, store.buffer
+            stats = buffer.stats()
+            lost = stats.rows_skipped + stats.rows_without_frames + draw.num_uniform * store.count
             found |= {
                 f"replay/{kind}/share": float(store.source.share),
                 f"replay/{kind}/segments": len(buffer),
                 f"replay/{kind}/age": self._ages[kind],
-                f"replay/{kind}/uses": self._drawn[kind] / max(1, buffer.num_added),
+                f"replay/{kind}/uses": self._drawn[kind] / max(1, buffer.num_added - self._added_before[kind]),
+                f"replay/{kind}/lost": lost,
             }
         return found

@@ -28,14 +28,16 @@ HALF_WAY = 0.5  # of total_steps: where schedules stand
 class SegmentRehearsal:
     """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever.
 
-    Where a batch is a mix, its replayed segments are copies of fresh ones.
+    Where a batch is a mix, its replayed segments are copies of fresh ones. Where a batch is used several times, a step
+    is learned from as often.
     """
 
-    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int) -> None:
+    def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int, uses: int = 1) -> None:
         config = algorithm.config
         device = torch.device(config.device)
         self._algorithm = algorithm
         self._model, self._autocast = model_on(device, algorithm)
+        algorithm.begin(self._model)
         self._optimizer = algorithm.build_optimizer(self._model)
         for group in self._optimizer.param_groups:
             group["lr"] = 0.0
@@ -49,7 +51,7 @@ class SegmentRehearsal:
         others = np.arange(num_fresh, num_segments) % arena.shape.num_slots
         copies = [segments_in(arena, others)] if len(others) else []
         self._batch, _ = self._reader.read(np.arange(num_fresh), 0, HALF_WAY, copies)
-        self._steps = self._batch.learn[:, :num_fresh].sum().item()
+        self._steps = self._batch.learn[:, :num_fresh].sum().item() / uses
 
     def do(self) -> float:
         """Learn once; return how many steps of the run that is for."""

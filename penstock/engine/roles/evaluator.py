@@ -82,13 +82,13 @@ class Evaluator:
         began, deadline = time.monotonic(), request.deadline
         self._weights.refresh()
         evaluation = self._play(deadline)
+        others: tuple[Evaluation, ...] = ()
         has_reached_target = False
         if self._reaches_target(evaluation):
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
             again = self._play(deadline)
-            evaluation = evaluation if again.unfinished else again
+            evaluation, others = (evaluation, (again,)) if again.unfinished else (again, (evaluation,))
             has_reached_target = self._reaches_target(again)
-        evaluation = dataclasses.replace(evaluation, steps=self._weights.steps, version=self._weights.version)
         best_return = request.best_return
         # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
         # one that came over the target twice.
@@ -99,7 +99,7 @@ class Evaluator:
             self._best.keep(self._weights, evaluation.mean_return)
             error = self._save_best(request, evaluation)
         seconds = time.monotonic() - began
-        self._report(Evaluated(request.number, evaluation, seconds, is_best, has_reached_target, error))
+        self._report(Evaluated(request.number, evaluation, seconds, is_best, has_reached_target, error, others))
 
     def _reaches_target(self, evaluation: Evaluation) -> bool:
         """Whether whole episodes reach the target: of one that was given up nobody knows how it would have ended."""
@@ -118,7 +118,8 @@ class Evaluator:
 
     def _play(self, deadline: float) -> Evaluation:
         # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
-        return self._player.play(
+        evaluation = self._player.play(
             self._episodes, max_steps=self._max_steps, deadline=deadline,
             on_step=lambda: self._clock.switch("evaluate"),
         )  # fmt: skip
+        return dataclasses.replace(evaluation, steps=self._weights.steps, version=self._weights.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -81,8 +81,8 @@ class Chronicle:
         if self._run_directory is not None:
             self._run_directory.log(text)
 
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """Write down an evaluation."""
+    def evaluated(self, evaluation: Evaluation, others: Sequence[Evaluation] = ()) -> None:
+        """Write down an evaluation, and the episodes of others that led to it."""
         values = {
             "evaluation/mean_return": evaluation.mean_return,
             "evaluation/std_return": evaluation.std_return,
@@ -90,7 +90,10 @@ class Chronicle:
         }
         seconds = self._progress.seconds
         self._metrics.write(evaluation.steps, seconds, values)
-        self._episodes.write(evaluation.steps, seconds, evaluation.version, evaluation.returns, evaluation.lengths)
+        for each in (*others, evaluation):
+            self._episodes.write(
+                each.steps, seconds, each.version, each.returns, each.lengths, unfinished=each.unfinished
+            )
 
     def refresh(self, final: bool = False) -> None:
         """Show where the run stands, if it is time to; the final state in any case."""
