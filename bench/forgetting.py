@@ -1,6 +1,6 @@
 """Does CLEAR forget less than IMPALA? Two tasks in turn, three switches: the return on the task that is not trained.
 
-    python bench/forgetting.py [--seeds 5] [--phase-steps 100000] [--plot FILE] [--write FILE]
+    python bench/forgetting.py [--seeds 5] [--phase-steps 300000] [--plot FILE] [--write FILE]
 
 The tasks are those of bench/environments/catch_tasks.py, which share observations and want opposite ends. Both
 algorithms have the same settings, but for what CLEAR adds. After each tenth of a phase both tasks are played, 200
@@ -77,7 +77,7 @@ def main() -> None:
     """Train and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--seeds", type=int, default=5)
-    flags.add_argument("--phase-steps", type=int, default=100_000)
+    flags.add_argument("--phase-steps", type=int, default=300_000)
     flags.add_argument("--plot", type=Path, metavar="FILE")
     flags.add_argument("--write", type=Path, metavar="FILE", help="write every look as a line of JSON")
     given = flags.parse_args()
