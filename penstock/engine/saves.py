@@ -55,7 +55,7 @@ class Saves:
         interval = config.checkpoint_interval
         self._interval = max(1, config.total_steps // 10) if interval is None else interval
         self._next = steps + self._interval
-        self._run_directory = run_directory
+        self._run_directory = run_directory  # asked anew each time: how many are kept may change when a run goes on
         self._has_contents = has_contents
         self._ask = ask
         self._turn_until = turn_until
@@ -65,21 +65,16 @@ class Saves:
         self._saved: dict[int, Exception | None] = {}
         self._contents_saved = 0
 
-    @property
-    def _store(self) -> CheckpointStore | None:
-        """Where the run's checkpoints are; how many are kept may change when a run goes on."""
-        return None if self._run_directory is None else self._run_directory.checkpoints
-
     def schedule(self, steps: int, meta: Callable[[], dict[str, Any]]) -> None:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
-        if self._store is not None and self._interval and steps >= self._next:
+        if self._run_directory is not None and self._interval and steps >= self._next:
             self._next = steps + self._interval
-            self._request(self._store, meta())
+            self._request(self._run_directory.checkpoints, meta())
 
     def save_run(self, meta: dict[str, Any], seconds: float = SAVE_SECONDS) -> None:
         """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
-        if self._store is not None:
-            self.save(self._store, meta, seconds)
+        if self._run_directory is not None:
+            self.save(self._run_directory.checkpoints, meta, seconds)
             if self._has_contents and seconds >= SAVE_SECONDS:
                 self._turn_until(lambda: self._contents_saved >= self._asked, SAVE_CONTENTS_SECONDS)
 

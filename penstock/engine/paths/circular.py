@@ -9,9 +9,7 @@ from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.segments import SegmentPath
 
 if TYPE_CHECKING:
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState
+    from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.experience.arena import ExperienceArena
 
 
@@ -27,16 +25,9 @@ class CircularPath(SegmentPath):
         c = algorithm.config
         return SegmentRehearsal(arena, algorithm, c.segments_per_batch, uses=c.batch_uses)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Take full slots into a circular buffer of batches."""
+    @classmethod
+    def learner_class(cls) -> type[SegmentLearner]:
+        """One that takes full slots into a circular buffer of batches."""
         from penstock.engine.paths.circular_learner import CircularLearner
 
-        return CircularLearner(algorithm, arena, state, learning, report, weights)
+        return CircularLearner

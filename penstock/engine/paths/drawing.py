@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -103,13 +103,8 @@ class Candidates:
 
     rows: np.ndarray
     ids: np.ndarray
-    distance: np.ndarray = field(default_factory=lambda: np.empty(0))
-    uses: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def __post_init__(self) -> None:
-        if len(self.distance) != len(self.rows):  # they were not compared: all are alike
-            object.__setattr__(self, "distance", np.zeros(len(self.rows)))
-            object.__setattr__(self, "uses", np.ones(len(self.rows), np.int64))
+    distance: np.ndarray
+    uses: np.ndarray
 
     def without(self, places: np.ndarray) -> Candidates:
         """Leave some out."""
@@ -159,9 +154,10 @@ class ComparingDraw:
                 break
             size = num_candidates(count, source.candidates, source.anneal, progress, len(rows))
             picked = self._random.choice(len(rows), size, replace=False)
-            candidates = Candidates(rows[picked], ids[picked])
             if size > count:
-                candidates = self._compared(candidates, rows, ids)
+                candidates = self._compared(rows[picked], ids[picked], rows, ids)
+            else:  # all of them are taken, whatever they are like
+                candidates = Candidates(rows[picked], ids[picked], np.zeros(size), np.ones(size, np.int64))
             while len(candidates.rows) >= count:
                 chosen = choose(candidates.distance, candidates.uses, count, source.strategy if self._is_elite else 1)
                 segments, is_there = self._buffer.read(candidates.rows[chosen], candidates.ids[chosen])
@@ -172,11 +168,13 @@ class ComparingDraw:
         self.num_uniform += 1
         return self._buffer.sample(count)
 
-    def _compared(self, candidates: Candidates, all_rows: np.ndarray, all_ids: np.ndarray) -> Candidates:
-        """Find the distances of candidates, and how often they were used; those that are gone are left out."""
-        seen, is_there = self._buffer.read(candidates.rows, candidates.ids, fields=self._fields)
+    def _compared(
+        self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray
+    ) -> Candidates:
+        """Find how far segments are, and how often they were used; those that are gone are left out."""
+        seen, is_there = self._buffer.read(rows, ids, fields=self._fields)
         seen = {name: array[is_there] for name, array in seen.items()}
-        rows, ids = candidates.rows[is_there], candidates.ids[is_there]
+        rows, ids = rows[is_there], ids[is_there]
         now = self._algorithm.projected(self._eye.look(seen), self._source)
         valid = torch.from_numpy(seen["valid"][:, :-1].swapaxes(0, 1)).to(now.device)
         c = self._source

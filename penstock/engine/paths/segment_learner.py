@@ -109,7 +109,7 @@ class SegmentLearner(Learner):
 
     def _count(self, batch: Batch) -> None:
         """Note that a batch was learned from: its fresh steps are steps of the run."""
-        learned = int((batch.learn[:, ~batch.replayed] > 0).sum())
+        learned = int((batch.learn * ~batch.replayed > 0).sum())
         self._steps += learned
         self._masked += len(self._lag) - learned
 

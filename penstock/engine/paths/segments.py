@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
+    from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.engine.roles.learner import Learner, LearnerState
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -68,9 +69,14 @@ class SegmentPath(DataPath):
         weights: MakeWeights,
     ) -> Learner:
         """Take full slots."""
+        return self.learner_class()(algorithm, arena, state, learning, report, weights)
+
+    @classmethod
+    def learner_class(cls) -> type[SegmentLearner]:
+        """What learns from them."""
         from penstock.engine.paths.segment_learner import SegmentLearner
 
-        return SegmentLearner(algorithm, arena, state, learning, report, weights)
+        return SegmentLearner
 
 
 def _slots_per_lane(algorithm: Any) -> int:
