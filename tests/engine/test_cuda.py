@@ -108,7 +108,7 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     assert all(bucket.graph is None for bucket in inference._buckets)
     (note,) = [report.text for report in run.reports.of(Note)]
     assert note.startswith("inference runs without CUDA graphs: ")
-    torch.ones(3, device="cuda").sum().item()  # what failed is over
+    assert torch.randn(3, device="cuda").sum().isfinite()  # what failed is over
     run.close()
 
 

@@ -200,6 +200,8 @@ class DeviceInference(Inference):
                 self._run(bucket, request)
         except Exception as error:
             self._captures = False
+            for generator in torch.cuda.default_generators:  # it would go on counting for the capture; a copy does not
+                generator.graphsafe_set_state(generator.clone_state())
             cause = error.__context__ or error  # the end of a capture that failed fails, too
             self._report(Note(f"inference runs without CUDA graphs: {type(cause).__name__}: {cause}"))
             return None
