@@ -27,7 +27,7 @@ from penstock.config.sources import parse_source
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
-from penstock.experience.layout import RunShape
+from penstock.experience.layout import RunShape, row_name
 from penstock.experience.segment_store import SegmentStore, make_store, segments_in
 
 LEARNER_BOUND: dict[str, Any] = {
@@ -87,7 +87,7 @@ def microseconds(do: Callable[[], object], times: int = 200) -> float:
 
 def half_from_rows(reader: BatchReader, store: SegmentStore) -> None:
     """Read a batch of eight segments from slots and eight from rows."""
-    reader.read(np.arange(8), 0, 0.0, [store.buffer.sample(8)])
+    reader.read(np.arange(8), 0, 0.0, [store.sample()])
 
 
 def read() -> None:
@@ -98,11 +98,9 @@ def read() -> None:
         random = np.random.default_rng(0)
         arena.columns["obs"][:] = random.integers(0, 255, arena.columns["obs"].shape).astype(observation.dtype)
         store = make_store(parse_source("uniform:1/2,capacity=500"), 8, shape, seed=0)
-        writer = store.buffer.writer(shape.num_lanes)
+        writer = store.writer(shape.num_lanes)
         for _ in range(16):
-            segments = segments_in(arena, np.arange(shape.num_lanes))
-            shapes = {field: store.buffer.allocate(1)[field].shape[1:] for field in store.buffer.fields}
-            writer.add(**{field: segments[field].reshape(-1, *tail) for field, tail in shapes.items()})
+            writer.add(segments_in(arena, np.arange(shape.num_lanes)))
         options: dict[str, Any] = {"reward_scale": 1.0, "reward_clip": None, "max_policy_lag": None}
         slots = BatchReader(arena, 16, torch.device("cpu"), **options)
         mixed = BatchReader(arena, 16, torch.device("cpu"), **options, num_replayed=8)
@@ -113,27 +111,34 @@ def read() -> None:
 
 def memory() -> None:
     """Print what 10,000 segments of stacked frames take, and their distinct frames."""
+    for kind in ("uniform", "reservoir"):
+        memory_of(kind)
+
+
+def memory_of(kind: str) -> None:
+    """The same for one kind of store."""
     lanes, count = 10, 10_000
     shape = shape_of(ATARI, lanes)
-    store = make_store(parse_source(f"uniform:1/2,capacity={count}"), 8, shape, seed=0)
-    writer, random = store.buffer.writer(lanes), np.random.default_rng(0)
-    shapes = {field: store.buffer.allocate(1)[field].shape[1:] for field in store.buffer.fields}
-    values = {field: np.zeros((lanes, *tail), store.buffer.allocate(1)[field].dtype) for field, tail in shapes.items()}
+    store = make_store(parse_source(f"{kind}:1/2,capacity={count}"), 8, shape, seed=0)
+    writer, random = store.writer(lanes), np.random.default_rng(0)
+    values = {
+        row_name(column.name): np.zeros((lanes, 21, *column.shape), column.dtype) for column in shape.step_columns()
+    } | {"lane": np.arange(lanes)}
     tails = random.integers(1, 255, (lanes, 4, 84, 84), np.uint8)
     for _ in range(count // lanes):
         frames = np.concatenate([tails, random.integers(1, 255, (lanes, 20, 84, 84), np.uint8)], 1)
         tails = frames[:, -4:]
-        values["obs"] = frames[:, np.arange(21)[:, None] + np.arange(4)].reshape(lanes, *shapes["obs"])
-        writer.add(**values)
+        values["obs"] = frames[:, np.arange(21)[:, None] + np.arange(4)]
+        writer.add(values)
     control, data = store.buffer._arenas
     taken, distinct = control.nbytes + data.nbytes, (count * 20 + 4 * lanes) * 84 * 84
     _, readable = store.buffer.read(*store.buffer.live(), fields=("reward",))
-    drawn = sum(len(store.buffer.sample(8)["ids"]) for _ in range(50))
+    drawn = sum(len(store.sample()["ids"]) for _ in range(50))
     stats = store.buffer.stats()
     print(
-        f"{count:,} segments of 20 steps: {taken / 2**20:,.0f} MiB, distinct frames {distinct / 2**20:,.0f} MiB: "
-        f"{taken / distinct:.3f} x; {readable.sum():,} rows are there, {stats.rows_without_frames} of {drawn} drawn "
-        "had lost their frames"
+        f"{kind}, {count:,} segments of 20 steps: {taken / 2**20:,.0f} MiB, distinct frames "
+        f"{distinct / 2**20:,.0f} MiB: {taken / distinct:.3f} x; {readable.sum():,} rows are there, "
+        f"{stats.rows_without_frames} of {drawn} drawn had lost their frames"
     )
 
 

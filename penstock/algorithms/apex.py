@@ -67,8 +67,9 @@ class ApeX(DQN):
         self._epsilons = torch.tensor(epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent))
 
     def sampler(self) -> Sampler:
-        """Prioritized, with weights divided by the largest in the whole buffer."""
-        return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize="buffer")
+        """Prioritized, with weights divided by the largest in the whole buffer; with memory, in the batch."""
+        of = "batch" if self.state_size else "buffer"
+        return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize=of)
 
     def first_priorities(self) -> FirstPriorities:
         """The absolute temporal difference under the values that actions were chosen by (section 3)."""

@@ -44,9 +44,9 @@ class QLearningConfig(ReplayConfig):
     """
 
     fixed: ClassVar[Mapping[str, str]] = {
-        "dueling": NETWORK, "memory": NETWORK, "memory_size": NETWORK, "rescale_values": NETWORK, "optimizer": STATE,
-        "prioritized": STORED, "priority_alpha": STORED, "sequence_length": STORED, "burn_in": STORED,
-        "sequence_overlap": STORED,
+        "dueling": NETWORK, "memory": NETWORK, "memory_size": NETWORK, "memory_span": NETWORK,
+        "rescale_values": NETWORK, "optimizer": STATE, "prioritized": STORED, "priority_alpha": STORED,
+        "sequence_length": STORED, "burn_in": STORED, "sequence_overlap": STORED,
     }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -87,6 +87,8 @@ class QLearningConfig(ReplayConfig):
     """Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2."""
     memory_size: int = 128
     """Width of the memory core."""
+    memory_span: int | None = None
+    """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
     sequence_length: int = 20
     """Steps of a sequence that are learned from; without memory of no effect, as all of sequences."""
     burn_in: int = 10
@@ -109,7 +111,8 @@ class QLearningConfig(ReplayConfig):
         self._require_sequences()
 
     def _require_sequences(self) -> None:
-        length = self.sequence_length
+        length, span = self.sequence_length, self.memory_span
+        require(span is None or span > 1, "memory_span", span, "2 or more, or None")
         for name in ("memory_size", "sequence_length"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         require(0.0 <= self.priority_eta <= 1.0, "priority_eta", self.priority_eta, "from 0 to 1")
@@ -180,7 +183,7 @@ class DQN(ReplayAlgorithm):
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
         c = self.config
-        memory = {"memory": c.memory, "memory_size": c.memory_size}
+        memory = {"memory": c.memory, "memory_size": c.memory_size, "memory_span": c.memory_span}
         return self.build_network(QNetwork, memory, dueling=c.dueling, epsilon=self.final_epsilon)
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
@@ -259,6 +262,7 @@ class DQN(ReplayAlgorithm):
     def _evaluate_sequences(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Priorities ``[B]``, loss and mean value (R2D2, OpenReview r1lyTjAqYX, section 2.3).
 
+            L   = mean_b w_b sum_t Huber(Q(o_t, a_t; theta) - y_t)
             y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
 
         Both networks are unrolled from the stored state, through the burn-in without gradient.
@@ -279,7 +283,6 @@ class DQN(ReplayAlgorithm):
 
         q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
         td_error = torch.where(valid, q - y, 0.0)
-        num_steps = valid.sum()
-        loss = (batch.weights * huber(td_error)).sum() / num_steps
+        loss = (batch.weights * huber(td_error).sum(0)).mean()
         priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
-        return priority, loss, torch.where(valid, q, 0.0).sum() / num_steps
+        return priority, loss, torch.where(valid, q, 0.0).sum() / valid.sum()

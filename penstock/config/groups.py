@@ -10,8 +10,8 @@ _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {
-        "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "normalize_observations",
-        "dueling",
+        "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
+        "normalize_observations", "dueling",
     },
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {

@@ -18,7 +18,7 @@ class SegmentConfig(Config):
     """Settings of algorithms that learn from fresh segments. A batch is one segment of every lane."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("shared_encoder", "memory", "memory_size", "normalize_returns"), NETWORK
+        ("shared_encoder", "memory", "memory_size", "memory_span", "normalize_returns"), NETWORK
     )
 
     shared_encoder: bool | None = None
@@ -27,6 +27,8 @@ class SegmentConfig(Config):
     """Memory core behind the encoder."""
     memory_size: int = 128
     """Width of the memory core."""
+    memory_span: int | None = None
+    """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
     burn_in: int = 0
     """First steps of each segment that only bring the memory state up to date: no loss, no gradient through them."""
     max_grad_norm: float = 0.5
@@ -47,6 +49,8 @@ class SegmentConfig(Config):
         super().validate()
         for name in ("memory_size", "segment_length", "max_grad_norm"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        span = self.memory_span
+        require(span is None or span > 1, "memory_span", span, "2 or more, or None")
         for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
             value = getattr(self, name)
             is_weight = not isinstance(value, float) or 0.0 <= value < math.inf

@@ -60,6 +60,8 @@ class APPO(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -152,6 +154,7 @@ class APPO(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -234,6 +237,8 @@ class PPO(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -318,6 +323,7 @@ class PPO(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -396,6 +402,8 @@ class A2C(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -474,6 +482,7 @@ class A2C(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -549,6 +558,8 @@ class A3C(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -632,6 +643,7 @@ class A3C(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -709,6 +721,8 @@ class IMPALA(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -805,6 +819,7 @@ class IMPALA(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -888,6 +903,8 @@ class IMPACT(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -982,6 +999,7 @@ class IMPACT(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1065,6 +1083,8 @@ class CLEAR(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -1165,6 +1185,7 @@ class CLEAR(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1250,6 +1271,8 @@ class LASER(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -1348,6 +1371,7 @@ class LASER(Face):
         shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1432,6 +1456,8 @@ class DQN(Face):
         Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -1539,6 +1565,7 @@ class DQN(Face):
         dueling: bool = False,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -1628,6 +1655,8 @@ class ApeX(Face):
         Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step.
     learning_rate
@@ -1733,6 +1762,7 @@ class ApeX(Face):
         dueling: bool = True,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -1821,6 +1851,8 @@ class R2D2(Face):
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -1926,6 +1958,7 @@ class R2D2(Face):
         dueling: bool = True,
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
+        memory_span: int | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",

@@ -252,8 +252,7 @@ class BatchReader:
         for segments in replayed:
             begin, end = end, end + len(segments["lane"])
             for name, array in self._arrays.items():
-                found = segments[row_name(name)]
-                array[:, begin:end] = found.reshape(len(found), *array.shape[:1], *array.shape[2:]).swapaxes(0, 1)
+                array[:, begin:end] = segments[row_name(name)].swapaxes(0, 1)
             count = len(segments["lane"])
             memories.append(segments.get("memory", np.zeros((count, 0), np.float32)))
             lanes.append(segments["lane"])

@@ -11,7 +11,8 @@ import numpy as np
 from penstock.config import ConfigError, Source
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import Column, RunShape, row_name
+from penstock.experience.frame_stacks import FrameStacks
+from penstock.experience.layout import RunShape, row_name
 from penstock.experience.run_replay import SHARED_FROM
 from penstock.experience.segments import SegmentWriter
 from penstock.replay import Elite, Field, Prioritized, ReplayBuffer, Reservoir, Uniform
@@ -19,6 +20,7 @@ from penstock.replay.settings import Sampler
 
 FRAMES_SPARE = 1.05  # frames kept for each distinct one of full rows: the ends of episodes bring a few more
 MOST_FRAMES = 4_096  # that a row may hold one by one
+FRAMES, PLACES, PLACES_DTYPE = "frames", "frame_places", "uint16"  # fields of stacks that are taken apart
 Segments = dict[str, np.ndarray]
 """Columns of N segments ``[N, T + 1, ...]`` by name, and ``memory`` ``[N, S]``, ``lane`` ``[N]``, ``ids`` ``[N]``."""
 
@@ -35,16 +37,63 @@ class SegmentStore:
         Segments of it in each batch.
     buffer
         Where they lie, a segment in each row.
+    obs_shape
+        Shape of a segment's observations, ``(T + 1, ...)``.
+    stacks
+        How stacks lie there as their distinct frames; None: as they are, or frame by frame by the buffer itself.
     """
 
     source: Source
     count: int
     buffer: ReplayBuffer
+    obs_shape: tuple[int, ...]
+    stacks: FrameStacks | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether learning may start, for all that this source holds."""
         return len(self.buffer) >= self.source.starts_at(self.count)
+
+    def writer(self, lanes: int) -> StoreWriter:
+        """Make what writes a segment of each of so many lanes at a time."""
+        return StoreWriter(self, lanes)
+
+    def sample(self) -> Segments:
+        """Draw the segments of one batch."""
+        return self._as_they_were(self.buffer.sample(self.count))
+
+    def read(
+        self, rows: np.ndarray, ids: np.ndarray, fields: tuple[str, ...] | None = None
+    ) -> tuple[Segments, np.ndarray]:
+        """Read the segments in these rows, as `ReplayBuffer.read` does."""
+        if self.stacks is not None and fields is not None and "obs" in fields:
+            fields = *(field for field in fields if field != "obs"), FRAMES, PLACES
+        found, is_there = self.buffer.read(rows, ids, fields=fields)
+        return self._as_they_were(found), is_there
+
+    def _as_they_were(self, found: Segments) -> Segments:
+        if self.stacks is not None and FRAMES in found:
+            found["obs"] = self.stacks.unpack(found.pop(FRAMES), found.pop(PLACES).astype(np.int64))
+        elif "obs" in found:
+            found["obs"] = found["obs"].reshape(-1, *self.obs_shape)
+        return found
+
+
+class StoreWriter:
+    """Writes whole segments into a store, one of each lane at a time."""
+
+    def __init__(self, store: SegmentStore, lanes: int) -> None:
+        self._writer = store.buffer.writer(lanes)
+        self._stacks = store.stacks
+        self._shapes = {name: array.shape[1:] for name, array in store.buffer.allocate(1).items()}
+        self._shapes = {name: shape for name, shape in self._shapes.items() if name in store.buffer.fields}
+
+    def add(self, segments: Segments) -> None:
+        """Write the columns of N segments, by name."""
+        if self._stacks is not None:
+            frames, places = self._stacks.pack(segments["obs"])
+            segments = segments | {FRAMES: frames, PLACES: places.astype(PLACES_DTYPE)}
+        self._writer.add(**{name: segments[name].reshape(-1, *shape) for name, shape in self._shapes.items()})
 
 
 def make_store(source: Source, count: int, shape: RunShape, seed: int) -> SegmentStore:
@@ -74,10 +123,19 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
     rows = shape.rows_per_slot
     is_stacked = shape.observation.is_stacked
     keeps_newest = isinstance(sampler, Uniform | Prioritized)
-    fields = {
-        row_name(column.name): _field(column, rows, is_stacked=is_stacked, keeps_newest=keeps_newest)
-        for column in shape.step_columns()
-    }
+    obs_shape, dtype = (rows, *shape.observation.shape), shape.observation.dtype
+    is_large = math.prod(shape.observation.shape) * np.dtype(dtype).itemsize >= SHARED_FROM
+    fields = {row_name(column.name): Field((rows, *column.shape), column.dtype) for column in shape.step_columns()}
+    stacks = None
+    if is_large and keeps_newest:
+        frames_of_row = (rows * obs_shape[1], *obs_shape[2:]) if is_stacked else obs_shape
+        if frames_of_row[0] <= MOST_FRAMES:
+            fields["obs"] = Field(frames_of_row, dtype, stack=0)
+    elif is_large and is_stacked:  # the buffer keeps the newest frames, which are not those of the segments that stay
+        stacks = FrameStacks(rows, obs_shape[1])
+        del fields["obs"]
+        fields[FRAMES] = Field((stacks.num_frames, *obs_shape[2:]), dtype)
+        fields[PLACES] = Field((rows, stacks.depth), PLACES_DTYPE)
     fields["lane"] = Field((), "int64")
     if shape.state_size:
         fields["memory"] = Field((shape.state_size,), "float32")
@@ -93,7 +151,7 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
         raise ConfigError(f"replay source {source.kind!r} cannot be made, with {where}: {error}") from error
     except MemoryError as error:
         raise MemoryError(f"replay source {source.kind!r} of capacity={source.capacity:,} segments: {error}") from error
-    return SegmentStore(source, count, buffer)
+    return SegmentStore(source, count, buffer, obs_shape, stacks)
 
 
 class StoringSegmentWriter(SegmentWriter):
@@ -111,12 +169,12 @@ class StoringSegmentWriter(SegmentWriter):
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, stores: Sequence[SegmentStore]
     ) -> None:
         super().__init__(arena, worker, lanes, first_lane)
-        self._writers = [(store.buffer.writer(lanes.num_lanes), _shapes(store.buffer)) for store in stores]
+        self._writers = [store.writer(lanes.num_lanes) for store in stores]
 
     def _deliver(self) -> None:
         segments = segments_in(self.arena, self.slots)
-        for writer, shapes in self._writers:
-            writer.add(**{name: segments[name].reshape(-1, *shape) for name, shape in shapes.items()})
+        for writer in self._writers:
+            writer.add(segments)
         super()._deliver()
 
 
@@ -130,21 +188,3 @@ def segments_in(arena: ExperienceArena, slots: np.ndarray) -> Segments:
     if arena.shape.state_size:
         found["memory"] = arena.slot_memory[slots]
     return found
-
-
-def _shapes(buffer: ReplayBuffer) -> dict[str, tuple[int, ...]]:
-    return {name: buffer.allocate(1)[name].shape[1:] for name in buffer.fields}
-
-
-def _field(column: Column, rows: int, *, is_stacked: bool, keeps_newest: bool) -> Field:
-    """A field that holds a column of a segment. Large observations lie in memory once, stacks of them frame by frame.
-
-    Not so where other segments than the newest are kept: the frames, of which the newest are, would not last as long.
-    """
-    shape, dtype = column.shape, column.dtype
-    is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
-    if column.name == "obs" and is_large and keeps_newest:
-        frames = (rows * shape[0], *shape[1:]) if is_stacked else (rows, *shape)
-        if frames[0] <= MOST_FRAMES:
-            return Field(frames, dtype, stack=0)
-    return Field((rows, *shape), dtype)

@@ -42,6 +42,8 @@ class NetworkConfig:
         Widths and activation ("tanh", "relu", "elu", "silu") of the mlp encoder.
     memory, memory_size
         Memory core behind the encoder ("none", "gru", "lstm") and its width.
+    memory_span
+        Rows that the memory is to reach over from the beginning (see :class:`penstock.nn.MemoryCore`), or None.
     burn_in
         First rows of a segment that only bring the memory up to date: no gradient goes back to them.
     shared_encoder
@@ -65,6 +67,7 @@ class NetworkConfig:
     activation: str = "tanh"
     memory: str = "none"
     memory_size: int = 128
+    memory_span: int | None = None
     burn_in: int = 0
     shared_encoder: bool | None = None
     normalize_observations: bool = False
@@ -80,6 +83,8 @@ class NetworkConfig:
             raise ValueError(f"hidden_sizes={self.hidden_sizes} is not legal: every width must be 1 or more")
         if self.memory_size < 1:
             raise ValueError(f"memory_size={self.memory_size} is not legal: it must be 1 or more")
+        if self.memory_span is not None and self.memory_span < 2:
+            raise ValueError(f"memory_span={self.memory_span} is not legal: it must be 2 or more, or None")
         if self.memory != "none" and self.shared_encoder is False:
             raise ValueError(
                 f"shared_encoder=False cannot be combined with memory={self.memory!r}: policy and value share the "
@@ -150,7 +155,9 @@ class ActorCritic(PolicyNetwork):
         self.value_encoder = None if shared else encoder()[0]
 
         self.burn_in = config.burn_in
-        self.memory = None if config.memory == "none" else MemoryCore(config.memory, num_features, config.memory_size)
+        self.memory: MemoryCore | None = None
+        if config.memory != "none":
+            self.memory = MemoryCore(config.memory, num_features, config.memory_size, config.memory_span)
         self.state_size = 0 if self.memory is None else self.memory.state_size
         num_features = num_features if self.memory is None else self.memory.size
 

@@ -42,8 +42,8 @@ class QNetwork(PolicyNetwork):
     action : ActionSpec
         The discrete actions it values.
     config : NetworkConfig
-        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size`` and
-        ``normalize_observations`` apply.
+        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size``,
+        ``memory_span`` and ``normalize_observations`` apply.
     dueling : bool
         Two streams instead of one linear layer.
     epsilon : float
@@ -76,7 +76,7 @@ class QNetwork(PolicyNetwork):
         self.encoder, num_features = encoder_near_zero(observation, config)
         self.memory: MemoryCore | None = None
         if config.memory != "none":
-            self.memory = MemoryCore(config.memory, num_features, config.memory_size)
+            self.memory = MemoryCore(config.memory, num_features, config.memory_size, config.memory_span)
             self.state_size, num_features = self.memory.state_size, self.memory.size
         activation = config.activation if isinstance(self.encoder, MLP) else "relu"
         self.head = (

@@ -117,7 +117,7 @@ def test_without_burn_in_the_update_is_backpropagation_through_time_cut_at_the_s
             chosen = q[t, b, batch.action[t, b]]
             errors[t, b] = (chosen - rescale(y)).abs().detach()
             total = total + batch.weights[b] * smooth_l1_loss(chosen, rescale(y))
-    loss = total / (3 * length)
+    loss = total / 3
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradient = dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
     priority = 0.9 * errors.amax(0) + 0.1 * errors.mean(0)
@@ -170,8 +170,8 @@ def test_padding_counts_nowhere(algorithm):
     assert not torch.equal(learned(made, model, batch)[1], learned(made, model, final)[1])
 
 
-def test_the_loss_is_the_mean_over_real_steps_each_weighed_as_its_sequence():
-    """One sequence of two steps and one of six: repeating the short one changes its share as its steps say."""
+def test_the_loss_is_the_mean_over_sequences_of_the_sum_over_their_steps():
+    """One sequence of two steps and one of six."""
     algorithm, model = recurrent()
     batch = cut(model, episode(0.99, batch=2), 0, 6)
     batch.valid[2:, 0] = False
@@ -184,7 +184,7 @@ def test_the_loss_is_the_mean_over_real_steps_each_weighed_as_its_sequence():
         short = dataclasses.replace(batch, **rows, memory=batch.memory[one], weights=batch.weights[one])
         return learned(algorithm, model, short)[1]
 
-    torch.testing.assert_close(both, (2 * alone(0) + 6 * alone(1)) / 8)
+    torch.testing.assert_close(both, (alone(0) + alone(1)) / 2)
 
 
 def test_the_target_network_follows_and_the_number_of_the_update_says_when():
@@ -234,7 +234,7 @@ def test_it_is_recurrent_double_dueling_prioritized_dqn_of_five_steps_and_rescal
     c = make(R2D2, VECTOR, CHOICE).config
     assert c.memory == "lstm" and c.n_step == 5
     assert c.double and c.dueling and c.prioritized and c.rescale_values
-    assert make(R2D2, VECTOR, CHOICE).sampler() == Prioritized(0.9, 0.6, normalize="buffer")
+    assert make(R2D2, VECTOR, CHOICE).sampler() == Prioritized(0.9, 0.6, normalize="batch")
 
 
 def test_the_preset_for_atari_has_the_papers_numbers():
@@ -259,6 +259,7 @@ def test_the_preset_for_atari_has_the_papers_numbers():
         (DQN, {"burn_in": -1}, "burn_in=-1 is not legal"),
         (DQN, {"priority_eta": 1.5}, "priority_eta=1.5 is not legal: priority_eta must be from 0 to 1"),
         (ApeX, {"memory_size": 0}, "memory_size=0 is not legal"),
+        (R2D2, {"memory_span": 1}, "memory_span=1 is not legal: memory_span must be 2 or more, or None"),
         (DQN, {"memory": "gru", "num_envs_per_worker": 6}, "buffer_size=100 is too small for 6 lanes (num_workers=1 x"),
         (R2D2, {"prioritized": False}, "prioritized=False is not legal"),
     ],

@@ -290,24 +290,24 @@ def test_segments_that_are_gone_are_not_chosen_and_the_others_are():
     with Trainer(IMPALA, **SMALL, replay=sources) as trainer:
         trainer.train(200, quiet=True)
         draw = trainer._supervisor.backend._roles["learner"]._draws[0]
-        buffer, looks = draw._buffer, []
+        store, looks = draw._store, []
 
         class Vanishing:
             """Loses the two oldest rows after the look."""
 
             def __getattr__(self, name):
-                return getattr(buffer, name)
+                return getattr(store, name)
 
             def read(self, rows, ids, fields=None):
-                found, is_there = buffer.read(rows, ids, fields=fields)
+                found, is_there = store.read(rows, ids, fields=fields)
                 if fields is None:
                     is_there &= ~np.isin(ids, gone)
                 else:
                     looks.append(len(rows))
                 return found, is_there
 
-        gone = buffer.live()[1][:2]
-        draw._buffer = Vanishing()
+        gone = store.buffer.live()[1][:2]
+        draw._store = Vanishing()
         for _ in range(30):
             assert not np.isin(draw(0.0)["ids"], gone).any()
         assert len(looks) == 30 and draw.num_uniform == 0, "nothing is looked at twice"

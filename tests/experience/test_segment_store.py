@@ -32,15 +32,16 @@ def segments(shape, count, seed=0):
         values = random.integers(0, 2 if column.dtype == "bool" else 100, (count, rows, *column.shape))
         name = f"is_{column.name}" if column.name in ("terminated", "truncated") else column.name
         found[name] = values.astype(column.dtype)
+    if shape.observation.is_stacked:
+        depth, *inner = shape.observation.shape
+        frames = random.integers(1, 255, (count, rows + depth - 1, *inner), np.uint8)
+        found["obs"] = frames[:, np.arange(rows)[:, None] + np.arange(depth)]
     return found | {"lane": np.arange(count), "memory": random.random((count, shape.state_size), np.float32)}
 
 
 def write(store, columns, writer=None):
     """Write segments as lanes that step together do."""
-    shapes = {name: store.buffer.allocate(1)[name].shape[1:] for name in store.buffer.fields}
-    lanes = len(columns["lane"])
-    writer = writer or store.buffer.writer(lanes)
-    writer.add(**{name: columns[name].reshape(lanes, *shape) for name, shape in shapes.items()})
+    (writer or store.writer(len(columns["lane"]))).add(columns)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "reservoir", "prioritized", "attentive", "elite,insertion=elite"])
@@ -54,16 +55,20 @@ def test_a_segment_comes_back_as_it_was_from_every_kind_of_store(kind, observati
     store = make_store(parse_source(text), 4, shape, seed=1)
     columns = segments(shape, 3)
     write(store, columns)
-    drawn = store.buffer.sample(16)
-    assert set(drawn["lane"]) == {0, 1, 2}
+    drawn, is_there = store.read(*store.buffer.live())
+    assert is_there.all() and sorted(drawn["lane"]) == [0, 1, 2]
+    sampled = store.sample()
     for name, values in columns.items():
-        assert (drawn[name].reshape(16, *values.shape[1:]) == values[drawn["lane"]]).all(), name
+        assert (drawn[name] == values[drawn["lane"]]).all(), name
+        assert (sampled[name] == values[sampled["lane"]]).all(), name
+    some, _ = store.read(*store.buffer.live(), fields=("obs", "lane"))
+    assert set(some) == {"obs", "lane", "ids"} and (some["obs"] == columns["obs"][some["lane"]]).all()
 
 
 def test_frames_of_stacks_lie_in_memory_once():
     shape = a_shape(ObservationSpec((4, 42, 42), "uint8", is_stacked=True), lanes=2, length=20, state_size=0)
     store = make_store(parse_source("uniform:1/2,capacity=200"), 4, shape, seed=1)
-    writer = store.buffer.writer(2)
+    writer = store.writer(2)
     frames = np.random.default_rng(0).integers(1, 255, (2, 24 + 20 * 99, 42, 42), np.uint8)
     for number in range(100):
         columns = segments(shape, 2)
@@ -107,9 +112,9 @@ def test_a_worker_that_is_killed_while_it_writes_leaves_whole_segments():
         assert has_begun.wait(20)
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()
-        drawn = store.buffer.sample(64)
+        drawn, _ = store.read(*store.buffer.live())
         lane = drawn["lane"].reshape(-1, 1, 1)
-        assert (drawn["obs"].reshape(64, T + 1, 2_000) == lane).all() and (drawn["reward"] == lane[..., 0]).all()
+        assert (drawn["obs"] == lane).all() and (drawn["reward"] == lane[..., 0]).all()
 
 
 def test_every_segment_of_a_store_is_drawn_as_often_as_any_other():
@@ -120,5 +125,5 @@ def test_every_segment_of_a_store_is_drawn_as_often_as_any_other():
             columns = segments(shape, 2)
             columns["lane"] = columns["lane"] + len(store.buffer)
             write(store, columns)
-        counts = np.bincount(np.concatenate([store.buffer.sample(8)["lane"] for _ in range(1_000)]), minlength=16)
+        counts = np.bincount(np.concatenate([store.sample()["lane"] for _ in range(2_000)]), minlength=16)
         assert ((counts - 500) ** 2 / 500).sum() < 45, f"{kind}: chi-square of 15 degrees, one in 10,000"

@@ -99,3 +99,30 @@ def test_the_state_after_one_segment_continues_it_in_the_next(core, segment):
     head, between = core.unroll(x[:5], first[:5], state)
     tail, _ = core.unroll(x[5:], first[5:], between)
     assert torch.equal(whole, torch.cat((head, tail)))
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_memory_with_a_span_keeps_what_it_holds_over_so_many_rows(kind):
+    """Units forget at rates of their own, the slowest over the span; without one, half is gone after each row."""
+    torch.manual_seed(0)
+    kept = {}
+    for span in (None, 100):
+        core = MemoryCore(kind, F, 64, span)
+        for name, weight in core.cell.named_parameters():
+            if name.startswith("weight"):
+                nn.init.zeros_(weight)  # what gates do before they see anything
+        state = torch.zeros(1, core.state_size)
+        state[:, -64:] = 1.0  # of an LSTM the cell
+        _, after = core.unroll(torch.zeros(1, 1, F), torch.zeros(1, 1, dtype=torch.bool), state)
+        kept[span] = after[0, -64:]
+    torch.testing.assert_close(kept[None], torch.full((64,), 0.5))
+    spans = 1.0 / (1.0 - kept[100])  # rows over which a unit forgets
+    assert 1.9 < spans.min() < 10.0 and 90.0 < spans.max() <= 100.0
+    assert 35.0 < spans.mean() < 65.0, "drawn uniformly"
+
+
+def test_the_input_gate_of_an_lstm_with_a_span_is_closed_as_far_as_the_forget_gate_is_open():
+    core = MemoryCore("lstm", F, H, 50)
+    entering, keeping, *others = core.cell.bias_ih.view(4, H)
+    assert torch.equal(entering, -keeping) and (keeping > 0).all()
+    assert all((gate == 0).all() for gate in others) and (core.cell.bias_hh == 0).all()

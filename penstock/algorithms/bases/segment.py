@@ -53,7 +53,7 @@ class SegmentAlgorithm(Algorithm):
 
     def build_model(self) -> ActorCritic:
         """Make the actor-critic."""
-        names = ("memory", "memory_size", "burn_in", "shared_encoder", "normalize_returns")
+        names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns")
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:

@@ -47,7 +47,7 @@ class PlainDraw:
 
     def __call__(self, progress: float) -> Segments:
         """Draw."""
-        return self._store.buffer.sample(self._store.count)
+        return self._store.sample()
 
 
 def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequence[SegmentStore]) -> list[Draw]:
@@ -78,14 +78,12 @@ class Eye:
         self._model = algorithm.build_model().to(self._device)
         self._weights = SharedWeights(self._model, arena.weights)
         self._autocast = algorithm.autocast(self._device)
-        self._shape = arena.shape.observation.shape
-        self._rows = arena.shape.rows_per_slot
 
     def look(self, segments: Segments) -> Tensor:
         """Features of all but the last observations of N segments, float32 ``[T, N, F]``."""
         self._weights.refresh()
         count = len(segments["first"])
-        obs = segments["obs"].reshape(count, self._rows, *self._shape)[:, :-1]
+        obs = segments["obs"][:, :-1]
         memory = segments.get("memory", np.zeros((count, 0), np.float32))
         with torch.no_grad(), self._autocast:
             return self._model.features(
@@ -139,7 +137,7 @@ class ComparingDraw:
         self._is_elite = store.source.kind == "elite"
         self._fields = tuple(
             name for name in ("obs", "first", "valid", "memory", "features")
-            if name in self._buffer.fields and (name != "features" or self._is_elite)
+            if name == "obs" or (name in self._buffer.fields and (name != "features" or self._is_elite))
         )  # fmt: skip
         self._uses = Uses(self._buffer.capacity)
         self._random = np.random.default_rng((algorithm.config.seed, 1))
@@ -160,19 +158,19 @@ class ComparingDraw:
                 candidates = Candidates(rows[picked], ids[picked], np.zeros(size), np.ones(size, np.int64))
             while len(candidates.rows) >= count:
                 chosen = choose(candidates.distance, candidates.uses, count, source.strategy if self._is_elite else 1)
-                segments, is_there = self._buffer.read(candidates.rows[chosen], candidates.ids[chosen])
+                segments, is_there = self._store.read(candidates.rows[chosen], candidates.ids[chosen])
                 if is_there.all():
                     self._uses.add(candidates.rows[chosen], candidates.ids[chosen])
                     return segments
                 candidates = candidates.without(chosen[~is_there])  # overwritten meanwhile: the others still do
         self.num_uniform += 1
-        return self._buffer.sample(count)
+        return self._store.sample()
 
     def _compared(
         self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray
     ) -> Candidates:
         """Find how far segments are, and how often they were used; those that are gone are left out."""
-        seen, is_there = self._buffer.read(rows, ids, fields=self._fields)
+        seen, is_there = self._store.read(rows, ids, fields=self._fields)
         seen = {name: array[is_there] for name, array in seen.items()}
         rows, ids = rows[is_there], ids[is_there]
         now = self._algorithm.projected(self._eye.look(seen), self._source)
@@ -190,7 +188,7 @@ class ComparingDraw:
 
     def _here(self, rows: np.ndarray, ids: np.ndarray) -> Tensor:
         """Features of the last real states of the newest segments, float32 ``[K, F]``."""
-        newest, is_there = self._buffer.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
+        newest, is_there = self._store.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
         newest = {name: array[is_there] for name, array in newest.items()}
         states = self._algorithm.projected(self._eye.look(newest), self._source)
         valid = newest["valid"][:, :-1]
