@@ -1,21 +1,26 @@
-"""Updates per second of TD3, SAC and DDPG, beside Stable-Baselines3's, in one run: no environment, only learning.
+"""Updates per second of TD3, SAC and DDPG, beside Stable-Baselines3's and SBX's, in one run: only learning.
 
-    python bench/updates.py --sb3 X/bin/python [--rounds 5] [--updates 400] [--threads 1 2] [--algorithms td3 sac ddpg]
+    python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
+        [--threads 1 2] [--algorithms td3 sac ddpg]
 
 Shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), networks of 256x256, batches of 256, learning rate 3e-4, on
 the CPU; a full replay buffer of each library's own, and the batch drawn from it, are part of it. Penstock's learner is
 polled as the serial backend does it: it draws in the same thread, publishes its weights and reports after every update.
-Stable-Baselines3 lives in an environment of its own (python -m venv X; X/bin/pip install stable-baselines3).
+Each peer lives in an environment of its own (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). SBX
+makes 1 or 32 updates in a call: the faster is what ratios are to.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.backends.launcher import KEEP_MEMORY
 from penstock.engine.paths.replay import make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.preparation import run_shape
@@ -33,13 +39,12 @@ from penstock.engine.roles.learner import LearnerState, Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 
-MARKS = {"td3": 1.5}
 OBSERVATION = ObservationSpec((17,), "float32")
 ACTION = ActionSpec((6,), "float32", low=(-1.0,) * 6, high=(1.0,) * 6)
 SETTINGS = {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4}
 LANES = 1000  # that fill the buffer together
 WARM_UP = 50  # updates
-HOW_TO_GET_SB3 = "no comparison: give --sb3 X/bin/python, after python -m venv X; X/bin/pip install stable-baselines3"
+HOW_TO_GET_PEERS = "peers: --sb3 and --sbx name interpreters that have stable-baselines3 and sbx-rl"
 
 
 class Penstock:
@@ -55,11 +60,12 @@ class Penstock:
 
     versions = f"Penstock with torch {torch.__version__}"
 
-    def __init__(self, algorithm: str, rows: int) -> None:
+    def __init__(self, algorithm: str, rows: int, precision: str = "float32") -> None:
         kind = load_algorithm(algorithm)
         unlimited = {"learning_starts": rows, "ratio_slack": 10**9, "total_steps": 10**9}
         values = {"env": "HalfCheetah-v5", "backend": "serial", "num_workers": 1, "buffer_size": rows}
-        learns: Any = kind(make_config(kind.Config, {**values, **SETTINGS, **unlimited}), OBSERVATION, ACTION)
+        settings = {**values, **SETTINGS, **unlimited, "precision": precision}
+        learns: Any = kind(make_config(kind.Config, settings), OBSERVATION, ACTION)
         model = learns.build_model()
         replay, _ = make_replay(learns, Start(), None)
         _fill(replay.buffer, rows)
@@ -86,29 +92,32 @@ class Penstock:
         return (time.thread_time() - began) / updates
 
 
-class StableBaselines3:
-    """The same in a process of another Python.
+class Peer:
+    """The same in a process of another Python, which runs a program of bench/peers and answers lines of JSON.
 
     Parameters
     ----------
     python
-        Interpreter that has stable-baselines3.
+        Interpreter that has the library.
+    program
+        Its name in bench/peers.
+    arguments
+        What the program is told.
     """
 
-    def __init__(self, python: Path) -> None:
-        peer = Path(__file__).with_name("peers") / "sb3_updates.py"
-        self._process = subprocess.Popen(
-            [str(python), str(peer)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, python: Path, program: str, *arguments: str) -> None:
+        command = [str(python), str(Path(__file__).with_name("peers") / program), *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._name = program
         self.versions = self._answer()
 
     def open(self, algorithm: str, rows: int) -> None:
         """Make the learner and fill its buffer."""
         self._ask({"open": algorithm, "rows": rows, "warm_up": WARM_UP, **SETTINGS})
 
-    def seconds(self, updates: int, threads: int) -> float:
+    def seconds(self, updates: int, threads: int, **more: Any) -> float:
         """As of `Penstock`."""
-        return float(self._ask({"updates": updates, "threads": threads}))
+        return float(self._ask({"updates": updates, "threads": threads, **more}))
 
     def close(self) -> None:
         """End the process."""
@@ -124,7 +133,7 @@ class StableBaselines3:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"the process of stable-baselines3 ended with exit status {self._process.wait()}")
+            sys.exit(f"the process of {self._name} ended with exit status {self._process.wait()}")
         return json.loads(line)
 
 
@@ -146,47 +155,67 @@ def _fill(buffer: Any, rows: int) -> None:
         obs = next_obs
 
 
-def compare(name: str, sb3: StableBaselines3 | None, arguments: argparse.Namespace) -> None:
+def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespace) -> None:
     """Measure one algorithm in alternating rounds, another library first each time, and print its lines."""
-    players: dict[str, Any] = {"penstock": Penstock(name, arguments.rows)}
-    if sb3 is not None:
-        sb3.open(name, arguments.rows)
-        players["sb3"] = sb3
+    ours = {"float32": Penstock(name, arguments.rows)}
+    if arguments.bfloat16:
+        ours["bfloat16"] = Penstock(name, arguments.rows, precision="bfloat16")
+    sb3, sbx = peers
     for threads in arguments.threads:
+        players: dict[str, Callable[[], float]] = {
+            f"penstock {precision}": partial(one.seconds, arguments.updates, threads) for precision, one in ours.items()
+        }
+        opened = []
+        if sb3 is not None:
+            opened.append(Peer(sb3, "sb3_updates.py"))
+            players["sb3"] = partial(opened[-1].seconds, arguments.updates, threads)
+        if sbx is not None:  # its threads are fixed when it starts
+            opened.append(Peer(sbx, "sbx_updates.py", str(threads)))
+            for per_call in (1, 32):
+                players[f"sbx by {per_call}"] = partial(
+                    opened[-1].seconds, arguments.updates, threads, per_call=per_call
+                )
+        for peer in opened:
+            peer.open(name, arguments.rows)
         rates: dict[str, list[float]] = {who: [] for who in players}
         for turn in range(arguments.rounds):
-            for who in sorted(players, reverse=turn % 2 == 1):
-                rates[who].append(arguments.updates / players[who].seconds(arguments.updates, threads))
+            order = list(players)
+            for who in order[turn % len(order) :] + order[: turn % len(order)]:
+                rates[who].append(arguments.updates / players[who]())
+        for peer in opened:
+            peer.close()
         medians = {who: statistics.median(found) for who, found in rates.items()}
-        ours, theirs, mark = medians["penstock"], medians.get("sb3"), MARKS.get(name)
-        spread = ", ".join(f"{who} {min(found):,.0f}-{max(found):,.0f}" for who, found in rates.items())
-        print(
-            f"{name:<9} {threads:>7} {ours:>9,.0f}"
-            + (f" {theirs:>9,.0f} {ours / theirs:>5.2f}x" if theirs else f" {'-':>9} {'-':>6}")
-            + f" {f'{mark:g}x' if mark else '-':>5}   {spread}",
-            flush=True,
-        )
+        fastest = max((rate for who, rate in medians.items() if who.startswith("sbx")), default=None)
+        for who, rate in medians.items():
+            ratios = [rate / medians["sb3"] if "sb3" in medians else None, rate / fastest if fastest else None]
+            cells = "".join(f" {'-' if ratio is None else f'{ratio:.2f}x':>8}" for ratio in ratios)
+            spread = f"{min(rates[who]):,.0f}-{max(rates[who]):,.0f}"
+            print(f"{name:<5} {threads:>7}  {who:<17} {rate:>9,.0f}{cells}   {spread}")
+        sys.stdout.flush()
 
 
 def main() -> None:
     """Parse the command, measure, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sb3", type=Path)
+    parser.add_argument("--sbx", type=Path)
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--algorithms", nargs="+", choices=("td3", "sac", "ddpg"), default=["td3", "sac", "ddpg"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--updates", type=int, default=416)
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    if arguments.updates % 32:
+        parser.error(f"--updates {arguments.updates} is not legal: a multiple of 32, as SBX makes 32 in a call")
+    if not KEEP_MEMORY.items() <= os.environ.items():  # what the processes of a run are started with
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     print(describe())
-    sb3 = StableBaselines3(arguments.sb3) if arguments.sb3 else None
-    print(f"{Penstock.versions}; {sb3.versions if sb3 else HOW_TO_GET_SB3}")
-    print(f"updates per second, medians of {arguments.rounds} rounds of {arguments.updates} updates, alternating")
-    print(f"{'':<9} {'threads':>7} {'penstock':>9} {'sb3':>9} {'ratio':>6} {'mark':>5}   slowest and fastest round")
+    print(f"{Penstock.versions}; {HOW_TO_GET_PEERS if not (arguments.sb3 and arguments.sbx) else ''}")
+    print(f"updates per second, medians of {arguments.rounds} rounds of {arguments.updates} updates, in turns")
+    print(f"{'':<5} {'threads':>7}  {'who':<17} {'updates':>9} {'to sb3':>8} {'to sbx':>8}   slowest and fastest round")
     for name in arguments.algorithms:
-        compare(name, sb3, arguments)
-    if sb3 is not None:
-        sb3.close()
+        compare(name, (arguments.sb3, arguments.sbx), arguments)
 
 
 if __name__ == "__main__":

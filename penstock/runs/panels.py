@@ -193,7 +193,7 @@ def _throughput(status: Status) -> Table:
     if "policy_lag/mean" in experience:
         rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
     if status.replay_rows is not None:
-        rows.add_row("replay", f"{status.replay_rows:,} transitions")
+        rows.add_row("replay", f"{status.replay_rows:,} rows")
     sources = _sources(experience)
     for kind, facts in sources.items():
         about = f"{facts['segments']:,.0f}, age {facts['age']:,.0f}, x{facts['uses']:.1f}"

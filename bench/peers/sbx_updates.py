@@ -1,0 +1,77 @@
+"""SBX's updates, on command, as `sb3_updates.py` answers for Stable-Baselines3.
+
+It is run by the interpreter that has sbx-rl (JAX on the CPU), confined to as many cores as it is to have threads.
+{"updates", "per_call"} is answered by the seconds that so many updates took, `per_call` of them in each call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import gymnasium
+import jax
+import numpy as np
+import sbx
+from stable_baselines3.common.logger import Logger
+
+ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG")}
+
+
+class Shapes(gymnasium.Env):
+    """The spaces of HalfCheetah-v5; it is never stepped."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float64)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+
+
+def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
+    """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
+    model = ALGORITHMS[algorithm](
+        "MlpPolicy", Shapes(), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
+        policy_kwargs={"net_arch": hidden_sizes}, seed=0,
+    )  # fmt: skip
+    model.set_logger(Logger(None, []))
+    buffer, random = model.replay_buffer, np.random.default_rng(0)
+    buffer.observations[:] = random.standard_normal(buffer.observations.shape)
+    buffer.next_observations[:-1] = buffer.observations[1:]
+    buffer.actions[:] = random.uniform(-1.0, 1.0, buffer.actions.shape)
+    buffer.rewards[:] = random.standard_normal(buffer.rewards.shape)
+    buffer.dones[:] = random.random(buffer.dones.shape) < 1e-3
+    buffer.full = True
+    return model
+
+
+def updates(model, count: int, per_call: int) -> None:
+    """Make so many, and wait for the last."""
+    for _ in range(count // per_call):
+        model.train(per_call, model.batch_size)
+    jax.block_until_ready(model.policy.qf_state.params)
+
+
+def main() -> None:
+    """Answer commands until stdin ends."""
+    print(json.dumps(f"sbx-rl {sbx.__version__} with jax {jax.__version__}"), flush=True)
+    model = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        if "open" in command:
+            name, warm_up = command.pop("open"), command.pop("warm_up")
+            model = opened(name, **command)
+            for per_call in (1, 32):
+                updates(model, warm_up, per_call)
+            print("null", flush=True)
+        else:
+            per_call = command["per_call"]
+            updates(model, per_call, per_call)  # compiled, whatever it was before
+            began = time.perf_counter()
+            updates(model, command["updates"], per_call)
+            print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == "__main__":
+    threads = int(sys.argv[1])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    main()
