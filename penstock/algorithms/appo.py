@@ -67,6 +67,7 @@ class APPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = APPOConfig
     config: APPOConfig
+    updates_alike = True
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         if config.num_epochs == config.num_minibatches == 1:  # the update's own evaluation is that of before

@@ -40,6 +40,7 @@ class CLEAR(IMPALA):
 
     Config: ClassVar[type[Config]] = CLEARConfig
     config: CLEARConfig
+    updates_alike = True
     data_path = "mixture"
     records = ("logits", "value")
 

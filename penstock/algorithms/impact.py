@@ -81,6 +81,7 @@ class IMPACT(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = IMPACTConfig
     config: IMPACTConfig
+    updates_alike = True
     data_path = "circular"
 
     target: ActorCritic

@@ -56,6 +56,7 @@ class IMPALA(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = IMPALAConfig
     config: IMPALAConfig
+    updates_alike = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """RMSProp, as published."""

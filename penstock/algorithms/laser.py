@@ -43,6 +43,7 @@ class LASER(IMPALA):
 
     Config: ClassVar[type[Config]] = LASERConfig
     config: LASERConfig
+    updates_alike = True
     data_path = "mixture"
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     records = ("logits",)

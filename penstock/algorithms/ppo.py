@@ -64,6 +64,7 @@ class PPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
+    updates_alike = True
     synchronous = True
     targets_for = ("batch",)
 

@@ -4,18 +4,27 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.dqn import DQN
+from penstock.algorithms.impact import IMPACT
+from penstock.algorithms.impala import IMPALA
+from penstock.algorithms.laser import LASER
+from penstock.algorithms.ppo import PPO
 from penstock.engine.acting.device_inference import DeviceInference, Staging
 from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
+from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
+from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory
 from penstock.experience.requests import Pending
+from tests.algorithms.batches import collect, make, make_model
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
 from tests.engine.processes import Watched, pids_of
 from tests.experience.reading import CPU, filled_arena, read, reader
@@ -110,6 +119,38 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     assert note.startswith("inference runs without CUDA graphs: ")
     assert torch.randn(3, device="cuda").sum().isfinite()  # what failed is over
     run.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (APPO, {"num_epochs": 2}), (APPO, {"advantage_estimator": "vtrace"}), (APPO, {"memory": "lstm"}),
+        (APPO, {"num_minibatches": 1}), (PPO, {}), (A2C, {}), (IMPALA, {"memory": "gru"}), (CLEAR, {}),
+        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}),
+    ],
+)  # fmt: skip
+def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact, algorithm, settings):
+    learned = []
+    for captures in (False, True):
+        made = make(algorithm, **settings)
+        model = make_model(made).to(GPU)
+        made.begin(model)
+        optimizer, generator = made.build_optimizer(model), torch.Generator().manual_seed(1)
+        gradient = CapturedGradient(made, model, made.autocast(GPU), pytest.fail) if captures else None
+        for seed in range(WARM_UP + 6):
+            batch = collect(made, make_model(made, seed), seed)
+            with torch.no_grad():
+                policy, value = make_model(made, seed).evaluate(batch.obs, batch.first, batch.memory)
+            batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
+            batch = batch._map(lambda name, tensor: tensor.to(GPU))
+            metrics = learn_batch(made, model, optimizer, batch, generator, made.autocast(GPU), backward=gradient)
+            made.updated(model, seed)
+        learned.append((model.state_dict(), metrics))
+    assert gradient._captured, "nothing was captured"
+    for name, tensor in learned[0][0].items():
+        torch.testing.assert_close(tensor, learned[1][0][name], rtol=1e-4, atol=1e-5)
+    for name, number in learned[0][1].items():
+        torch.testing.assert_close(number.float(), learned[1][1][name], rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def test_staging_memory_is_pinned_and_arrives():

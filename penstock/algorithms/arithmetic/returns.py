@@ -155,16 +155,17 @@ def explained_variance(value: Tensor, target: Tensor, valid: Tensor | None = Non
         0-dimensional. 1 is perfect, 0 no better than a constant; NaN where the targets do not vary (or
         nothing counts), because there is nothing to explain.
     """
-    if valid is not None:
-        value, target = value[valid], target[valid]
-    variance = _variance(target)
-    unexplained = _variance(target - value)
+    valid = torch.ones_like(target, dtype=torch.bool) if valid is None else valid
+    variance = _variance(target, valid)
+    unexplained = _variance(target - value, valid)
     return torch.where(variance > 0, 1 - unexplained / variance, torch.nan)
 
 
-def _variance(x: Tensor) -> Tensor:
-    """Population variance; unlike ``Tensor.var`` it is NaN without a warning where there is nothing."""
-    return (x - x.mean()).square().mean()
+def _variance(x: Tensor, valid: Tensor) -> Tensor:
+    """Population variance of what is valid; unlike ``Tensor.var`` it is NaN without a warning where nothing is."""
+    count = valid.sum()
+    mean = torch.where(valid, x, 0.0).sum() / count
+    return torch.where(valid, x - mean, 0.0).square().sum() / count
 
 
 def _errors_and_decay(

@@ -34,6 +34,9 @@ class SegmentAlgorithm(Algorithm):
     the network expected, as a return; "features", how it saw the observation."""
     needs_segments: bool = False
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+    updates_alike: ClassVar[bool] = False
+    """True: loss and targets are the same computation in every update, of the batch and of networks that stay where
+    they are, so that a GPU may replay it. Not inherited: a subclass says it for itself."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
@@ -204,13 +207,20 @@ class SegmentAlgorithm(Algorithm):
         NonFiniteUpdate
             Loss or gradient is not finite.
         """
+        loss, metrics = self.gradient(model, batch, autocast)
+        require_finite(loss, metrics["grad_norm"])
+        return metrics
+
+    def gradient(
+        self, model: ActorCritic, batch: Batch, autocast: AbstractContextManager[object]
+    ) -> tuple[Tensor, Metrics]:
+        """What `backward` does, whatever comes of it; return the loss, too."""
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
-        if not math.isfinite((loss.detach() + norm).item()):
-            raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {norm.item()}")
-        return {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
+        found = {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
+        return loss.detach(), found
 
     def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
         """Evaluate the model on one minibatch, once; set its targets if they are an update's; return what `loss` does.
@@ -247,5 +257,14 @@ class SegmentAlgorithm(Algorithm):
 
     def entropy_coef(self, batch: Batch) -> float:
         """Weight of the entropy bonus at this point of the run."""
-        start, end = value_at("entropy_coef", self.config.entropy_coef, batch.progress), self.config.entropy_coef_final
+        start, end = self.config.entropy_coef, self.config.entropy_coef_final
+        if isinstance(start, float) and end is None:
+            return start
+        start = value_at("entropy_coef", start, batch.progress)
         return start if end is None else start + (end - start) * min(1.0, batch.progress)
+
+
+def require_finite(loss: Tensor, grad_norm: Tensor) -> None:
+    """Raise `NonFiniteUpdate` if one of them is not finite; the device is asked once."""
+    if not math.isfinite((loss + grad_norm).item()):
+        raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {grad_norm.item()}")

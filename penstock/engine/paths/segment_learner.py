@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class SegmentLearner(Learner):
             burn_in=config.burn_in, num_replayed=config.segments_per_batch - arena.shape.segments_per_batch,
             note=lambda text: report(Note(text)),
         )  # fmt: skip
+        self._backward = self._captured_gradient()
         self._generator = torch.Generator().manual_seed(config.seed)
         self._held = np.empty(0, np.int64)  # full slots in hand
         self._slots = np.empty(0, np.int64)  # of the last batch
@@ -159,8 +161,17 @@ class SegmentLearner(Learner):
             group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
         return learn_batch(
             self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
-            begin=self._begin_update, updated=self._updated, skipped=self._skip,
+            backward=self._backward, begin=self._begin_update, updated=self._updated, skipped=self._skip,
         )  # fmt: skip
+
+    def _captured_gradient(self) -> Callable[[Batch], dict[str, Tensor]] | None:
+        if self._device.type != "cuda":
+            return None
+        from penstock.engine.paths.captured_gradient import CapturedGradient
+
+        return CapturedGradient(
+            self._algorithm, self._model, self._autocast, note=lambda text: self._report(Note(text))
+        )
 
     def _updated(self) -> None:
         super()._updated()
@@ -168,6 +179,7 @@ class SegmentLearner(Learner):
 
     def _weights_set(self) -> None:
         self._algorithm.begin(self._model)
+        self._backward = self._captured_gradient()  # what was captured may be of networks that are gone
 
     def _begin_update(self) -> None:
         if not self._algorithm.synchronous:

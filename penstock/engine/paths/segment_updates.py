@@ -26,6 +26,7 @@ def learn_batch(
     generator: torch.Generator,
     autocast: AbstractContextManager[object],
     *,
+    backward: Callable[[Batch], dict[str, Tensor]] | None = None,
     begin: Callable[[], object] = _pass_over,
     updated: Callable[[], object] = _pass_over,
     skipped: Callable[[str], object] = _pass_over,
@@ -42,11 +43,14 @@ def learn_batch(
         Of the learner's own random numbers.
     autocast
         The arithmetic of the networks.
+    backward
+        Leaves the gradient of a minibatch with the parameters; None: `SegmentAlgorithm.backward`.
     begin, updated
         Called before each update, and after it.
     skipped
         Called instead of `updated`, with the reason, after one that was left out because it was not finite.
     """
+    backward = backward or (lambda minibatch: algorithm.backward(model, minibatch, autocast))
     sums, count, is_finite = dict[str, Tensor](), 0, True
     with torch.no_grad(), autocast:
         algorithm.prepare(model, batch)
@@ -56,7 +60,7 @@ def learn_batch(
         begin()
         optimizer.zero_grad(set_to_none=False)
         try:
-            metrics = algorithm.backward(model, minibatch, autocast)
+            metrics = backward(minibatch)
         except NonFiniteUpdate as problem:
             is_finite = False
             skipped(str(problem))

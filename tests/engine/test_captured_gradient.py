@@ -1,0 +1,172 @@
+"""Updates that are captured once and replayed: what is learned is what updates operation by operation learn.
+
+Here a graph is played by a computation that is done again; tests/engine/test_cuda.py has real ones.
+"""
+
+import copy
+
+import pytest
+import torch
+
+from penstock.algorithms.a2c import A2C
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.clear import CLEAR
+from penstock.algorithms.impact import IMPACT
+from penstock.algorithms.impala import IMPALA
+from penstock.algorithms.laser import LASER
+from penstock.algorithms.ppo import PPO
+from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
+from penstock.engine.paths.segment_updates import learn_batch
+from tests.algorithms.batches import collect, make, make_model
+
+CPU = torch.device("cpu")
+
+
+class Replayed:
+    """A graph that does its computation again, in the memory of the first time."""
+
+    def __init__(self, compute, result):
+        self._compute, self._result = compute, result
+
+    def replay(self):
+        _, numbers = self._compute()
+        self._result[1].copy_(numbers)
+
+
+class Recorded(CapturedGradient):
+    """Records without a GPU; recording leaves gradients as they were."""
+
+    num_recorded = 0
+
+    def _record(self, compute):
+        gradients = [parameter.grad.clone() for parameter in self._model.parameters()]
+        result = compute()
+        for parameter, gradient in zip(self._model.parameters(), gradients, strict=True):
+            parameter.grad.copy_(gradient)
+        self.num_recorded += 1
+        return Replayed(compute, result), result
+
+
+def made(kind, **settings):
+    """An algorithm, its network, and what tells of the notes that follow."""
+    algorithm = make(kind, **settings)
+    model = make_model(algorithm)
+    algorithm.begin(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return algorithm, model
+
+
+def batches_for(algorithm, count):
+    """Batches with all that algorithms record, half of each replayed."""
+    batches = []
+    for seed in range(count):
+        model = make_model(algorithm, seed)
+        batch = collect(algorithm, model, seed)
+        with torch.no_grad():
+            policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
+        batch.replayed[2:] = True
+        batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
+        batches.append(batch)
+    return batches
+
+
+def gradient_of(algorithm, model, notes=None, kind=Recorded):
+    note = pytest.fail if notes is None else notes.append
+    return kind(algorithm, model, algorithm.autocast(CPU), note)
+
+
+def learn(algorithm, model, batches, gradient=None):
+    """Learn from batches; return the metrics of the last."""
+    optimizer, generator = algorithm.build_optimizer(model), torch.Generator().manual_seed(1)
+    for updates, batch in enumerate(batches):
+        metrics = learn_batch(
+            algorithm, model, optimizer, copy.deepcopy(batch), generator, algorithm.autocast(CPU), backward=gradient
+        )
+        algorithm.updated(model, updates)
+    return metrics
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (APPO, {"num_epochs": 2}), (APPO, {"advantage_estimator": "vtrace", "num_epochs": 2}),
+        (APPO, {"num_minibatches": 1}), (APPO, {"memory": "lstm"}),
+        (PPO, {"num_epochs": 2}), (A2C, {}), (IMPALA, {}), (IMPALA, {"memory": "gru"}), (CLEAR, {}),
+        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}),
+    ],
+)  # fmt: skip
+def test_what_is_learned_is_the_same(algorithm, settings):
+    weights, told = [], []
+    for captures in (False, True):
+        made_one, model = made(algorithm, **settings)
+        gradient = gradient_of(made_one, model) if captures else None
+        told.append(learn(made_one, model, batches_for(made_one, WARM_UP + 6), gradient))
+        weights.append(model.state_dict())
+    assert gradient.num_recorded > 0
+    for name, tensor in weights[0].items():
+        assert torch.equal(tensor, weights[1][name]), name
+    assert told[0].keys() == told[1].keys()
+    for name, number in told[0].items():
+        torch.testing.assert_close(number.float(), told[1][name], equal_nan=True)
+
+
+def test_batches_of_another_shape_have_a_graph_of_their_own():
+    algorithm, model = made(APPO)
+    gradient = gradient_of(algorithm, model)
+    batch = batches_for(algorithm, 1)[0].flatten()
+    batch.targets = {name: torch.randn(24) for name in ("advantage", "return", "old_value")}
+    for count in (24, 20, 24, 20):
+        for _ in range(WARM_UP + 2):
+            gradient(batch.transitions(torch.arange(count)))
+    assert gradient.num_recorded == 2
+
+
+def test_updates_that_depend_on_the_progress_of_the_run_are_not_captured_and_that_is_said_once():
+    algorithm, model = made(APPO, entropy_coef=0.1, entropy_coef_final=0.0)
+    notes: list[str] = []
+    gradient = gradient_of(algorithm, model, notes)
+    learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient)
+    assert gradient.num_recorded == 1
+    assert notes == [
+        "updates run without CUDA graphs: they depend on how far the run is, as a schedule of entropy_coef does"
+    ]
+
+
+def test_what_cannot_be_captured_runs_as_it_is_written():
+    class Unrecordable(CapturedGradient):
+        def _record(self, compute):
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    algorithm, model = made(IMPALA)
+    notes: list[str] = []
+    learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient_of(algorithm, model, notes, Unrecordable))
+    assert notes == [
+        "updates run without CUDA graphs: RuntimeError: operation not permitted when stream is capturing"
+    ]
+
+
+def test_an_algorithm_that_does_not_say_that_its_updates_are_alike_is_left_alone():
+    class Changing(APPO):
+        pass
+
+    algorithm, model = made(Changing)
+    gradient = gradient_of(algorithm, model)
+    learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient)
+    assert gradient.num_recorded == 0
+
+
+def test_a_replay_whose_loss_is_not_finite_is_left_out_and_the_next_is_not():
+    algorithm, model = made(IMPALA)
+    gradient = gradient_of(algorithm, model)
+    batches = batches_for(algorithm, WARM_UP + 3)
+    for batch in batches[:-1]:
+        gradient(batch)
+    broken = copy.deepcopy(batches[-1])
+    broken.reward[0] = float("inf")
+    with pytest.raises(NonFiniteUpdate, match="loss"):
+        gradient(broken)
+    for parameter in model.parameters():
+        parameter.grad.zero_()
+    assert gradient(batches[-1])["grad_norm"].isfinite()
