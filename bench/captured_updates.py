@@ -2,8 +2,8 @@
 
     python bench/captured_updates.py [--batches 30]
 
-APPO with the Nature CNN on batches of Pong: its defaults, the settings of ``penstock bench throughput --work pong``, and
-those with an LSTM.
+APPO with the Nature CNN on batches of Pong: its defaults, the settings of ``penstock bench throughput --work pong``,
+and those with an LSTM.
 """
 
 from __future__ import annotations
