@@ -11,12 +11,18 @@ from penstock.config import Config
 from penstock.engine.messages import Evaluate, Evaluated
 from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
+from penstock.ipc import available_cores
 from penstock.runs.panels import number
 from penstock.runs.store import CheckpointStore
 
-REST = 4.0  # so many times as long as it played the evaluator rests, where no eval_interval is given but a target
+SHARE = 0.1  # of the machine's cores is the evaluator's, where no eval_interval is given but a target
 LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
 GRACE = 0.1  # or this share of them
+
+
+def rest(cores: float) -> float:
+    """So many times as long as it played the evaluator rests, on so many cores: 4 on two, 0 on ten and more."""
+    return max(0.0, 1.0 / (SHARE * cores) - 1.0)
 
 
 class Evaluations:
@@ -106,7 +112,7 @@ class Evaluations:
             return
         self.heard = evaluated.number
         if self._rests:
-            self._rests_until = time.monotonic() + REST * evaluated.seconds
+            self._rests_until = time.monotonic() + rest(available_cores()) * evaluated.seconds
         self.has_reached_target |= evaluated.has_reached_target
         self._progress.take_evaluation(evaluated.evaluation, is_best=evaluated.is_best)
         self._chronicle.evaluated(evaluated.evaluation, evaluated.others)

@@ -13,11 +13,12 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
-from penstock.engine.evaluations import REST
+from penstock.engine.evaluations import rest
 from penstock.engine.messages import SetWeights
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, pids_of
 from tests.engine.stubborn import STAY, Stubborn, always
@@ -153,7 +154,7 @@ def train_until(trainer, condition):
 
 
 def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
-    monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)  # times milliseconds: longer than this test
+    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)  # times milliseconds: longer than this test
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = trainer._supervisor.evaluations
@@ -166,7 +167,7 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
 
 
 def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
-    monkeypatch.setattr("penstock.engine.evaluations.REST", 1e6)
+    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         train_until(trainer, lambda: trainer._supervisor.evaluations.asked > 2)
@@ -181,4 +182,9 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
         time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()
         evaluations.take(Evaluated(1, Evaluation((1.0,), (1,)), 0.01))
-        assert before + REST * 0.01 <= evaluations._rests_until <= time.monotonic() + REST * 0.01
+        pause = 0.01 * rest(available_cores())
+        assert before + pause <= evaluations._rests_until <= time.monotonic() + pause
+
+
+def test_the_evaluator_rests_the_longer_the_fewer_cores_there_are():
+    assert [rest(cores) for cores in (1.0, 2.0, 4.0, 10.0, 64.0)] == [9.0, 4.0, 1.5, 0.0, 0.0]
