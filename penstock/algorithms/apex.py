@@ -57,8 +57,8 @@ class ApeXConfig(QLearningConfig):
 
     def _require_hindsight(self) -> None:
         raise ConfigError(
-            f"hindsight={self.hindsight!r} is not possible with Ape-X and R2D2: first priorities are found from the values "
-            "that actions were chosen by, and for a goal that was not meant there are none; use dqn with "
+            f"hindsight={self.hindsight!r} is not possible with Ape-X and R2D2: first priorities are found from the "
+            "values that actions were chosen by, and for a goal that was not meant there are none; use dqn with "
             "prioritized=True"
         )
 

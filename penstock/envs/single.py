@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 
 from penstock.envs.actions import ActionDecoder
+from penstock.envs.episodes import SUCCESS
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import Lanes
@@ -122,6 +123,7 @@ class SingleLanes(Lanes):
         self._settle_reward(reward)
         if has_infos:
             self._collect_metrics("step", enumerate(infos))
+            self._collect_successes(infos)
         if self.observation.mask_is_in_info:
             self._take_masks(infos)
         for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
@@ -208,6 +210,11 @@ class SingleLanes(Lanes):
                     problem = f"expected info['metrics'] to be a dict of numbers by name, found {_outline(metrics)}"
                     raise self._failure(phase, lane, problem)
                 self._metrics.add(metrics)
+
+    def _collect_successes(self, infos: Sequence[Mapping[str, Any]]) -> None:
+        for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
+            if SUCCESS in infos[lane]:
+                self._episodes.tell_success(lane, infos[lane][SUCCESS])
 
     def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
         return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")

@@ -120,7 +120,8 @@ def test_episode_records_hold_true_returns_and_count_only_real_steps(arrangement
     lanes.reset()
     for _ in range(9):
         lanes.step(np.zeros(1, np.int64))
-    assert lanes.take_episodes()[:3] == [(0, 3.0, 2), (0, 1001.0, 1), (0, 2001.0, 1)]
+    told = [(0, 3.0, 2), (0, 1001.0, 1), (0, 2001.0, 1)]
+    assert lanes.take_episodes()[:3] == [EpisodeRecord(*episode) for episode in told]
     assert lanes.take_episodes() == []
     lanes.close()
 
@@ -145,7 +146,7 @@ def test_what_a_vector_environment_says_of_its_reset_rows_is_not_believed() -> N
     lanes.step(np.zeros(3, np.int64))
     assert not lanes.terminated.any() and not lanes.valid.any() and lanes.reward.tolist() == [0, 0, 0]
     lanes.step(np.zeros(3, np.int64))
-    assert lanes.take_episodes() == [(lane, 5.0, 1) for lane in (0, 1, 2, 0, 1, 2)]
+    assert lanes.take_episodes() == [EpisodeRecord(lane, 5.0, 1) for lane in (0, 1, 2, 0, 1, 2)]
 
 
 @pytest.mark.filterwarnings("error")
@@ -156,7 +157,7 @@ def test_returns_of_single_precision_rewards_are_summed_in_double_precision() ->
     lanes.reset()
     for _ in range(2):
         lanes.step(np.zeros(3, np.int64))
-    assert lanes.take_episodes() == [(2, 2.0**24 + 1, 2)]
+    assert lanes.take_episodes() == [EpisodeRecord(2, 2.0**24 + 1, 2)]
 
 
 @settings(max_examples=150, deadline=None)
