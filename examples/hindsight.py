@@ -49,9 +49,11 @@ class Reach(gym.Env):
         return {"observation": self.hand, "achieved_goal": self.hand, "desired_goal": self.goal}
 
 
-if __name__ == "__main__":
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    for hindsight in sys.argv[2:] or (None, "future"):
-        with penstock.SAC(env=Reach, preset="goals", hindsight=hindsight, total_steps=steps, run_dir=None) as algo:
-            algo.train()
-            print(f"hindsight={hindsight}: success rate {algo.evaluate(episodes=100).success_rate:.2f}")
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+network = {"hidden_sizes": (64, 64), "batch_size": 128}
+
+for hindsight in (None, "future"):
+    settings = {"preset": "goals", **network, "hindsight": hindsight, "total_steps": steps, "run_dir": None}
+    with penstock.SAC(env=Reach, **settings) as algo:
+        algo.train()
+        print(f"hindsight={hindsight}: success rate {algo.evaluate(episodes=100).success_rate:.2f}")
