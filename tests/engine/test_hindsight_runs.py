@@ -218,8 +218,8 @@ def test_in_order_one_seed_gives_one_set_of_weights_in_however_many_calls(algori
 def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     settings = {
         **SERIAL, "env": BITS, "env_kwargs": {"bits": 9}, "hidden_sizes": (128,), "batch_size": 64, "gamma": 0.98,
-        "learning_rate": 1e-3, "buffer_size": 100_000, "learning_starts": 500, "exploration": 0.2, "num_envs_per_worker": 4,
-        "total_steps": 3_000,
+        "learning_rate": 1e-3, "buffer_size": 100_000, "learning_starts": 500, "exploration": 0.2,
+        "num_envs_per_worker": 4, "total_steps": 3_000,
     }  # fmt: skip
     rates = []
     for hindsight in ("future", None):

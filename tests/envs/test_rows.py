@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import EpisodeRecord, Lanes
+from penstock.envs.single import SingleLanes
 from tests.envs.altered import altered_lanes
 from tests.envs.arrangements import ARRANGEMENTS, counting_lanes, episodes
 from tests.envs.counting import Ending
@@ -79,6 +80,15 @@ def test_every_step_reports_exactly_what_happened(arrangement: str, lane: int) -
     lanes = counting_lanes(arrangement, [ENDINGS, others] if lane == 0 else [others, ENDINGS])
     lanes.reset()
     assert [one_step(lanes, lane) for _ in range(9)] == EXPECTED[arrangement]
+    lanes.close()
+
+
+def test_single_environments_show_final_observations_of_terminated_episodes_too_if_they_are_told_to() -> None:
+    lanes = counting_lanes("single", [ENDINGS])
+    assert isinstance(lanes, SingleLanes)
+    lanes.show_finals()
+    lanes.reset()
+    assert [one_step(lanes, 0) for _ in range(9)] == EXPECTED["next_step"]
     lanes.close()
 
 

@@ -42,6 +42,7 @@ class HindsightPath(ReplayPath):
             The environment has no goals that can be asked about, or the algorithm gives first priorities.
         """
         from penstock.engine.preparation import resolve_env
+        from penstock.envs.factories import OUTSIDE
         from penstock.envs.goals import Goals
         from penstock.envs.making import PROBED_LANE, make_lanes
 
@@ -50,7 +51,7 @@ class HindsightPath(ReplayPath):
             raise _refused(config, f"{algorithm.name()} finds first priorities by values of actions that were chosen")
         try:
             Goals(algorithm.observation)
-            lanes = make_lanes(resolve_env(config), 1, first_lane=PROBED_LANE, worker_index=-2)
+            lanes = make_lanes(resolve_env(config), 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
             try:
                 lanes.goal_rules()
             finally:
