@@ -95,10 +95,12 @@ class Places(gymnasium.Env):
         return bool(self.are_same(achieved_goal, desired_goal) or info["fell"])
 
     def are_same(self, achieved_goal: Any, desired_goal: Any) -> Any:
-        """Whether goals are equal, over the axes of one."""
-        for goal in (achieved_goal, desired_goal):
-            assert np.asarray(goal).dtype == self.goal_space.dtype
+        """Whether goals are equal, over the axes of one; each has to be as the space says."""
         dimensions = len(self.goal_space.shape or ())
+        for goal in map(np.asarray, (achieved_goal, desired_goal)):
+            assert goal.dtype == self.goal_space.dtype
+            goals = goal if goal.ndim > dimensions else [goal]
+            assert all(self.goal_space.contains(np.asarray(each)) for each in goals)
         return np.all(np.equal(achieved_goal, desired_goal), axis=tuple(range(-dimensions, 0)))
 
     def view(self) -> dict[str, Any]:
