@@ -55,5 +55,5 @@ network = {"hidden_sizes": (64, 64), "batch_size": 128}
 for hindsight in (None, "future"):
     settings = {"preset": "goals", **network, "hindsight": hindsight, "total_steps": steps, "run_dir": None}
     with penstock.SAC(env=Reach, **settings) as algo:
-        algo.train()
+        algo.train(quiet=True)
         print(f"hindsight={hindsight}: success rate {algo.evaluate(episodes=100).success_rate:.2f}")
