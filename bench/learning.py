@@ -24,6 +24,10 @@
     pendulum-td3         TD3, seconds from the command to a return of -180, preset pendulum
     pendulum-sac         SAC, the same
     pendulum-ddpg        DDPG, the same
+    bit-flipping         DQN with hindsight, 15 bits, final policy after 20k steps, preset goals
+    bit-flipping-plain   the same without hindsight
+    fetchreach-sac       SAC with hindsight on FetchReach, final policy after 20k steps, preset goals (needs the extra
+                         robotics)
     pong                 APPO, 20 minutes, preset atari
     pong-18              APPO, seconds from the command to a return of 18, preset atari
     breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
@@ -137,6 +141,18 @@ TASKS = {
     "pendulum-td3": _pendulum("td3", 30),
     "pendulum-sac": _pendulum("sac", 45),
     "pendulum-ddpg": _pendulum("ddpg", 45),
+    **{
+        name: Task(
+            f"dqn --env bench/environments/bit_flipping.py:BitFlipping --preset goals{plain}", "latest", 200, 3, mark
+        )
+        for name, plain, mark in (
+            ("bit-flipping", "", "success rate >= 0.95"), ("bit-flipping-plain", " --hindsight None", "below 0.05"),
+        )
+    },
+    "fetchreach-sac": Task(
+        "sac --env gymnasium_robotics:FetchReach-v4 --preset goals", "latest", 100, 3,
+        "success rate >= 0.95 within 20k steps",
+    ),
     "pong": Task(
         "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
     ),
@@ -166,6 +182,7 @@ class Outcome:
     exit_code: int
     mean_return: float
     std_return: float
+    success_rate: float | None = None
 
 
 def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
@@ -175,11 +192,15 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
     seconds = time.monotonic() - began
     score = penstock("eval", str(run_dir), "--episodes", str(task.episodes), "--checkpoint", task.checkpoint)
     found = re.search(r"mean return (\S+) \+/- (\S+) over", score.stdout)
+    success = re.search(r"success rate (\S+)", score.stdout)
     steps = re.search(r"after ([\d,]+) steps", train.stdout)
     if found is None or steps is None:
         printed = train.stdout + train.stderr + score.stdout + score.stderr
         sys.exit(f"the commands did not print what was expected:\n{printed}")
-    return Outcome(seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2]))
+    return Outcome(
+        seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2]),
+        None if success is None else float(success[1]),
+    )  # fmt: skip
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -197,6 +218,7 @@ def table(name: str, task: Task, seeds: int, runs: Path) -> None:
         o = measure(task, seed, runs / f"{name}-{seed}")
         outcomes.append(o)
         score = f"{o.mean_return:.1f} +/- {o.std_return:.1f}"
+        score += "" if o.success_rate is None else f", success rate {o.success_rate:.3f}"
         print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {score}", flush=True)
     seconds = [o.seconds for o in outcomes]
     print(

@@ -158,6 +158,8 @@ def evaluate(args: list[str]) -> int:
         f"mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
         f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
     )
+    if result.success_rate is not None:
+        print(f"success rate {result.success_rate:.3f}")
     if result.unfinished:
         was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
         print(

@@ -383,6 +383,13 @@ def test_eval_passes_on_how_to_play(run_dir, capsys):
             ["mean return 0.955 +/- 0.020 over 2 episodes (CartPole-v1, weights of step 10,000, best checkpoint)"],
         ),
         (
+            Evaluation((0.935, 0.975), (9, 9), successes=(1.0, None)),
+            [
+                "mean return 0.955 +/- 0.020 over 2 episodes (CartPole-v1, weights of step 10,000, best checkpoint)",
+                "success rate 0.500",
+            ],
+        ),
+        (
             Evaluation((3.0, 0.5), (9, 30_000), unfinished=1),
             [
                 "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "

@@ -14,6 +14,7 @@ SHORT_RUNS = {
     "custom_network.py": (["2000"], r"trained for 2,048 steps\nit balanced the pole for \d+ steps"),
     "custom_data_path.py": (["5000"], r"mean return \S+ after \S+ steps \((steps|target)\), \d+ batches kept"),
     "custom_algorithm.py": (["2000"], r"mean return \S+ after 2,048 steps \(steps\)"),
+    "hindsight.py": (["1500"], r"hindsight=None: success rate \S+\nhindsight=future: success rate \S+"),
     "memory.py": (["2000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
     "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,50\d steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),

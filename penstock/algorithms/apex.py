@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.priorities import absolute_td_error, sequenc
 from penstock.algorithms.arithmetic.td import epsilon_ladder
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.dqn import DQN, QLearningConfig
-from penstock.config import Config, require
+from penstock.config import Config, ConfigError, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import FirstPriorities
@@ -54,6 +54,13 @@ class ApeXConfig(QLearningConfig):
         require(0.0 < self.exploration <= 1.0, "exploration", self.exploration, "more than 0, at most 1")
         exponent = self.exploration_exponent
         require(exponent >= 0, "exploration_exponent", exponent, "0 or more")
+
+    def _require_hindsight(self) -> None:
+        raise ConfigError(
+            f"hindsight={self.hindsight!r} is not possible with Ape-X and R2D2: first priorities are found from the "
+            "values that actions were chosen by, and for a goal that was not meant there are none; use dqn with "
+            "prioritized=True"
+        )
 
 
 class ApeX(DQN):

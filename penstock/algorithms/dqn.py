@@ -128,6 +128,15 @@ class QLearningConfig(ReplayConfig):
                 f"{self.num_lanes * length}"
             )
 
+    def _require_hindsight(self) -> None:
+        super()._require_hindsight()
+        if self.memory != "none":
+            raise ConfigError(
+                f"memory={self.memory!r} is not possible with hindsight={self.hindsight!r}: with memory sequences are "
+                'replayed, and the steps of one are relabelled with different goals; use memory="none" (R2D2 without '
+                'is "dqn")'
+            )
+
     @property
     def steps_of_a_row(self) -> int:
         """Steps by which a lane has finished a row of the replay buffer in any case."""
@@ -178,7 +187,8 @@ class DQN(ReplayAlgorithm):
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
         """With memory, sequences."""
-        return "sequences" if config.memory != "none" and cls.data_path == "replay" else cls.data_path
+        is_recurrent = config.memory != "none" and cls.data_path == "replay"
+        return "sequences" if is_recurrent else super().data_path_of(config)
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""

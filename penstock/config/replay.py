@@ -44,6 +44,11 @@ class ReplayConfig(Config):
     """Steps of reward in a transition, fewer at the end of an episode."""
     publish_interval: int = 1
     """Updates between two publications of the weights to those who act."""
+    hindsight: Literal["future", "episode", "final"] | None = None
+    """Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same or
+    later steps, of any step, or of the last one. None: not."""
+    goals_per_step: int = 4
+    """Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k)."""
     save_replay: bool = False
     """Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
     resumed without it fills it again before it learns."""
@@ -82,6 +87,18 @@ class ReplayConfig(Config):
                 f"updates_per_step={self.updates_per_step:g} cannot be kept within ratio_slack={self.ratio_slack}: the "
                 f"{self.num_envs_per_worker} lanes of a worker step together, which calls for {self._least_slack} "
                 f"updates at once; use ratio_slack={self._least_slack} or more, fewer updates_per_step or lanes"
+            )
+
+        require(self.goals_per_step > 0, "goals_per_step", self.goals_per_step, "1 or more")
+        if self.hindsight is not None:
+            self._require_hindsight()
+
+    def _require_hindsight(self) -> None:
+        """Raise `ConfigError` where rows cannot be written again for another goal."""
+        if self.n_step > 1:
+            raise ConfigError(
+                f"n_step={self.n_step} is not possible with hindsight={self.hindsight!r}: successive steps are "
+                "relabelled with different goals, whose rewards must not be summed; use n_step=1"
             )
 
     @property

@@ -1478,6 +1478,11 @@ class DQN(Face):
         Steps of reward in a transition, fewer at the end of an episode.
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -1576,6 +1581,8 @@ class DQN(Face):
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 1e-08,
         max_grad_norm: float | None = 10.0,
@@ -1677,6 +1684,11 @@ class ApeX(Face):
         Steps of reward in a transition, fewer at the end of an episode (section 4.1).
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -1773,6 +1785,8 @@ class ApeX(Face):
         ratio_slack: int | None = None,
         n_step: int = 3,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 1e-08,
         max_grad_norm: float | None = 10.0,
@@ -1873,6 +1887,11 @@ class R2D2(Face):
         Steps of reward in a target, fewer at the end of a sequence or an episode (section 2.3).
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -1969,6 +1988,8 @@ class R2D2(Face):
         ratio_slack: int | None = None,
         n_step: int = 5,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 0.001,
         max_grad_norm: float | None = 40.0,
@@ -2061,6 +2082,11 @@ class DDPG(Face):
         Steps of reward in a transition, fewer at the end of an episode.
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     actor_learning_rate
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
@@ -2127,6 +2153,8 @@ class DDPG(Face):
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         exploration_noise: float = 0.1,
@@ -2206,6 +2234,11 @@ class TD3(Face):
         Steps of reward in a transition, fewer at the end of an episode.
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     actor_learning_rate
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
@@ -2278,6 +2311,8 @@ class TD3(Face):
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         exploration_noise: float = 0.1,
@@ -2360,6 +2395,11 @@ class SAC(Face):
         Steps of reward in a transition, fewer at the end of an episode.
     publish_interval
         Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
     actor_learning_rate
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
@@ -2430,6 +2470,8 @@ class SAC(Face):
         ratio_slack: int | None = None,
         n_step: int = 1,
         publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         alpha: float | None = None,

@@ -65,9 +65,10 @@ class LearnedInWorker:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Training episodes that have ended, (return, length) each."""
+    """Training episodes that have ended, (return, length) each; of each its success, None where none is told."""
 
     finished: list[tuple[float, int]]
+    successes: list[float | None] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -325,8 +325,8 @@ class Supervisor:
                 self.progress.take_learned(report)
             case LearnedInWorker():
                 self.progress.take_learned_in_worker(report)
-            case Episodes(finished):
-                self.progress.take_episodes(finished)
+            case Episodes(finished, successes):
+                self.progress.take_episodes(finished, successes)
             case EnvironmentMetrics(values):
                 self.progress.take_metrics(values)
             case Evaluated():

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+SUCCESS = "is_success"
+"""Key of an info: whether what the episode is for has been reached, as goal environments say."""
+
 
 class EpisodeRecord(NamedTuple):
     """An episode that has finished, or a running one so far.
@@ -19,11 +22,14 @@ class EpisodeRecord(NamedTuple):
         Undiscounted sum of its true rewards, neither scaled nor clipped.
     length
         Number of its steps.
+    success
+        ``info["is_success"]`` of its last step, from 0 to 1; None where the environment does not say.
     """
 
     lane: int
     episode_return: float
     length: int
+    success: float | None = None
 
 
 class EpisodeBook:
@@ -66,6 +72,24 @@ class EpisodeBook:
             self._finished.append(EpisodeRecord(lane, float(self._returns[lane]), int(self._lengths[lane])))
             self._returns[lane] = 0.0
             self._lengths[lane] = 0
+
+    def tell_success(self, lane: int, success: Any) -> None:
+        """Note what the environment says of an episode that has just been added; what is not a number is passed over.
+
+        Parameters
+        ----------
+        lane
+            Its lane.
+        success
+            ``info["is_success"]``: a number or an array of one.
+        """
+        number = np.asarray(success)
+        if number.size != 1 or number.dtype.kind not in "biuf":
+            return
+        for index in reversed(range(len(self._finished))):
+            if self._finished[index].lane == lane:
+                self._finished[index] = self._finished[index]._replace(success=float(number.item()))
+                return
 
     def take(self) -> list[EpisodeRecord]:
         """Return the finished episodes, and forget them."""

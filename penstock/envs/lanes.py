@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.envs.episodes import EpisodeBook, EpisodeRecord, MetricMeans
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.goals import GoalRules
 from penstock.envs.masks import flat_mask, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
@@ -140,6 +141,19 @@ class Lanes(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close every environment; a second call does nothing."""
+
+    def goal_rules(self) -> list[GoalRules]:
+        """Return what each lane's environment says of goals that were not meant.
+
+        Raises
+        ------
+        ValueError
+            They cannot be asked.
+        """
+        raise ValueError(
+            f"expected single environments, whose compute_reward can be asked, found lanes of the vector environment "
+            f"{self.name}"
+        )
 
     def take_episodes(self) -> list[EpisodeRecord]:
         """Return the episodes that ended since the last call, in the order in which they ended."""

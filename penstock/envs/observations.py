@@ -235,6 +235,24 @@ class CompositeWriter(ObservationWriter):
             raise first.named(bad) from bad
 
 
+class PartView:
+    """Finds a part in rows of bytes: called with uint8 ``[N, nbytes]``, it returns a strided view ``[N, *shape]``.
+
+    Parameters
+    ----------
+    part
+        Where it lies, and its shape and dtype.
+    """
+
+    def __init__(self, part: ObservationPart) -> None:
+        self._shape = part.spec.shape
+        self._dtype = np.dtype(part.spec.dtype)
+        self._bytes = slice(part.offset, part.offset + math.prod(part.spec.shape) * self._dtype.itemsize)
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        return rows[:, self._bytes].view(self._dtype).reshape(len(rows), *self._shape)
+
+
 class _Leaf:
     """A leaf of a composite observation: where it lies there, and where in the row.
 
@@ -250,10 +268,8 @@ class _Leaf:
 
     def __init__(self, part: ObservationPart, writer: LeafWriter, beginning: tuple[int, ...], path: str) -> None:
         self.writer = writer
+        self.view = PartView(part)
         self._name = part.path
-        self._shape = part.spec.shape
-        self._dtype = np.dtype(part.spec.dtype)
-        self._bytes = slice(part.offset, part.offset + math.prod(part.spec.shape) * self._dtype.itemsize)
         self._beginning = beginning
         self._path = path
         self._keys: tuple[Any, ...] | None = None
@@ -268,10 +284,6 @@ class _Leaf:
         except (KeyError, IndexError, TypeError):
             found = _outline(reduce(getitem, self._beginning, observation))
             raise BadObservationError(index, f"expected an observation that has it, found {found}") from None
-
-    def view(self, column: np.ndarray) -> np.ndarray:
-        """Return the leaf's column, a strided view of the rows of bytes."""
-        return column[:, self._bytes].view(self._dtype).reshape(len(column), *self._shape)
 
     def named(self, bad: BadObservationError) -> BadObservationError:
         """Return the error with the leaf's name."""

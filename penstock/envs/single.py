@@ -14,7 +14,9 @@ import gymnasium
 import numpy as np
 
 from penstock.envs.actions import ActionDecoder
+from penstock.envs.episodes import SUCCESS
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import Lanes
 from penstock.envs.masks import MASK
 from penstock.envs.observations import BadObservationError, observation_writer
@@ -24,8 +26,8 @@ from penstock.envs.translation import environment_specs
 class SingleLanes(Lanes):
     """One environment per lane.
 
-    A terminated environment is reset at once. A truncated one first shows its final observation; its lane's next
-    step is the reset, so that every lane moves on by one row in every step.
+    A terminated environment is reset at once, unless `show_finals` was called. A truncated one first shows its final
+    observation; its lane's next step is the reset, so that every lane moves on by one row in every step.
 
     Parameters
     ----------
@@ -44,6 +46,11 @@ class SingleLanes(Lanes):
         The environments' spaces have no column layout.
     EnvironmentFailure
         The environments' spaces differ.
+
+    Attributes
+    ----------
+    infos
+        What each environment's last `step` told beside; nothing before the first.
     """
 
     def __init__(
@@ -70,6 +77,8 @@ class SingleLanes(Lanes):
         self._resuming: list[int] = []
         self._observations: list[Any] = []
         self._masks: list[Any] = [None] * len(envs)
+        self._shows_finals = False
+        self.infos: Sequence[Mapping[str, Any]] = ()
         self._decode = ActionDecoder(self.action)
         self._writer = observation_writer(self.observation)
 
@@ -103,9 +112,10 @@ class SingleLanes(Lanes):
             raise self._malformed(answers) from error
 
         self._observations = list(observations)
+        self.infos = infos
         np.greater(self.truncated, self.terminated, out=self.truncated)
         self.valid.fill(True)
-        self.first[:] = self.terminated
+        self.first[:] = False if self._shows_finals else self.terminated
         if resumed:
             self._restore_calls()
             self.valid[resumed] = False
@@ -113,13 +123,15 @@ class SingleLanes(Lanes):
         self._settle_reward(reward)
         if has_infos:
             self._collect_metrics("step", enumerate(infos))
+            self._collect_successes(infos)
         if self.observation.mask_is_in_info:
             self._take_masks(infos)
-        for lane in self.terminated.nonzero()[0].tolist():
-            self._observations[lane] = self._reset_lane(lane)
-        for lane in self.truncated.nonzero()[0].tolist():
-            self._calls[lane] = partial(self._resume, lane)
-            self._resuming.append(lane)
+        for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
+            if self.first[lane]:
+                self._observations[lane] = self._reset_lane(lane)
+            else:
+                self._calls[lane] = partial(self._resume, lane)
+                self._resuming.append(lane)
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
         shown = self._observations
@@ -144,6 +156,16 @@ class SingleLanes(Lanes):
                 failure = failure or self._failure("close", lane, error)
         if failure is not None:
             raise failure
+
+    def show_finals(self) -> None:
+        """Show the final observations of terminated episodes too from now on, as those of truncated ones."""
+        self._shows_finals = True
+
+    def goal_rules(self) -> list[GoalRules]:
+        return [GoalRules(env, partial(self._failure_of, lane)) for lane, env in enumerate(self._envs)]
+
+    def _failure_of(self, lane: int, phase: str, problem: str | BaseException) -> EnvironmentFailure:
+        return self._failure(phase, lane, problem)
 
     def _reset_lane(self, lane: int) -> Any:
         seed, self._seeds[lane] = self._seeds[lane], None
@@ -171,9 +193,10 @@ class SingleLanes(Lanes):
 
     def _take_masks(self, infos: Sequence[Any]) -> None:
         """Take the masks of all lanes but those of which a reset gives it."""
-        for lane in (self.valid & ~self.terminated).nonzero()[0].tolist():
+        for lane in (self.valid & ~self.first).nonzero()[0].tolist():
             mask = (infos[lane] or {}).get(MASK)
-            self._masks[lane] = self._mask_of("step", lane, mask, is_final=bool(self.truncated[lane]))
+            is_final = bool(self.terminated[lane] or self.truncated[lane])
+            self._masks[lane] = self._mask_of("step", lane, mask, is_final=is_final)
 
     def _collect_metrics(self, phase: str, infos: Iterable[tuple[int, Any]]) -> None:
         for lane, info in infos:
@@ -187,6 +210,11 @@ class SingleLanes(Lanes):
                     problem = f"expected info['metrics'] to be a dict of numbers by name, found {_outline(metrics)}"
                     raise self._failure(phase, lane, problem)
                 self._metrics.add(metrics)
+
+    def _collect_successes(self, infos: Sequence[Mapping[str, Any]]) -> None:
+        for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
+            if SUCCESS in infos[lane]:
+                self._episodes.tell_success(lane, infos[lane][SUCCESS])
 
     def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
         return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")

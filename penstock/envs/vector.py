@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from penstock.envs.actions import ActionDecoder
+from penstock.envs.episodes import SUCCESS
 from penstock.envs.lanes import Lanes
 from penstock.envs.masks import MASK, mask_of_lane
 from penstock.envs.observations import BadObservationError, observation_writer
@@ -209,6 +210,8 @@ class VectorLanes(Lanes):
             raise self._failure(phase, None, f"{phase}() must return a dict as infos, found a {type(infos).__name__}")
         if phase == "step" and infos.get(MASK) is not None:
             self._require_known_mask(None)
+        if phase == "step":
+            self._collect_successes(infos)
         # Under SAME_STEP the last step of an episode reports in final_info, the reset after it in infos itself.
         for source in (infos, infos.get("final_info")):
             if isinstance(source, Mapping) and "metrics" in source:
@@ -218,6 +221,17 @@ class VectorLanes(Lanes):
                     problem = f"expected info['metrics'] to be a dict of numbers by name, found a {found}"
                     raise self._failure(phase, None, problem)
                 self._metrics.add_batch(metrics)
+
+    def _collect_successes(self, infos: Mapping[str, Any]) -> None:
+        source = infos.get("final_info") if self._mode is AutoresetMode.SAME_STEP else infos
+        if not isinstance(source, Mapping) or SUCCESS not in source:
+            return
+        successes, told = np.asarray(source[SUCCESS]), source.get(f"_{SUCCESS}")
+        if successes.shape[:1] != (self.num_lanes,):
+            return
+        for lane in self._ended().nonzero()[0].tolist():
+            if told is None or told[lane]:
+                self._episodes.tell_success(lane, successes[lane])
 
     def _autoreset_mode(self) -> AutoresetMode:
         found = (self._env.metadata or {}).get("autoreset_mode")

@@ -107,6 +107,12 @@ class Replay:
         """This replay, empty at so many steps of the run: those that fill it stand for steps learned from before."""
         return replace(self, counted_from=max(0, steps - self.limiter.min_size), steps_before=steps)
 
+    def scale(self, reward: np.ndarray, out: np.ndarray) -> None:
+        """Write rewards, float32 ``[N]``, into `out` as they are stored."""
+        np.multiply(reward, self.reward_scale, out=out)
+        if self.reward_clip is not None:
+            np.clip(out, -self.reward_clip, self.reward_clip, out=out)
+
     @property
     def measured_ratio(self) -> float:
         """Updates made for each step taken since the first update; 0 before."""

@@ -93,10 +93,7 @@ class StepWriter:
 
     def _settle_reward(self) -> None:
         """Store the rewards as they are learned from."""
-        replay, reward = self._replay, self._step["reward"]
-        np.multiply(self.lanes.reward, replay.reward_scale, out=reward)
-        if replay.reward_clip is not None:
-            np.clip(reward, -replay.reward_clip, replay.reward_clip, out=reward)
+        self._replay.scale(self.lanes.reward, self._step["reward"])
 
     def _move_on(self) -> None:
         """Let the lanes stand in their other rows, and show there what they show now."""

@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from penstock.config import require
+from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_lanes
@@ -46,6 +47,8 @@ class Evaluation:
         Steps that the weights had learned from.
     version
         Version of the weights, in a run.
+    successes
+        ``info["is_success"]`` of the last step of each episode of `returns`, None where there is none; or nothing.
     unfinished
         How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
         steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
@@ -56,6 +59,7 @@ class Evaluation:
     steps: int = 0
     unfinished: int = 0
     version: int = 0
+    successes: tuple[float | None, ...] = ()
 
     @property
     def episodes(self) -> int:
@@ -76,6 +80,17 @@ class Evaluation:
     def mean_length(self) -> float:
         """Mean length in steps."""
         return float(np.mean(self.lengths))
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the episodes that were successes, from 0 to 1; None if the environment says nothing of it."""
+        return success_rate(self.successes)
+
+
+def success_rate(successes: Collection[float | None]) -> float | None:
+    """Return the mean of what episodes say of their success; silence counts as none unless all are silent."""
+    told = [success for success in successes if success is not None]
+    return sum(told) / len(successes) if told else None
 
 
 def lanes_for(episodes: int) -> int:
@@ -133,8 +148,8 @@ class Player:
             Called after every step of the lanes.
         """
         lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
-        played: list[list[tuple[float, int]]] = [[] for _ in range(lanes.num_lanes)]
-        given_up: list[tuple[float, int]] = []
+        played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
+        given_up: list[EpisodeRecord] = []
         plays_on = np.full(lanes.num_lanes, True)
         memory = self._model.initial_state(lanes.num_lanes)
         lanes.reset()
@@ -146,17 +161,18 @@ class Player:
             action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
             lanes.step(action.cpu().numpy())
             on_step()
-            for lane, episode_return, length in lanes.take_episodes():
+            for episode in lanes.take_episodes():
+                lane = episode.lane
                 if plays_on[lane]:
-                    played[lane].append((episode_return, length))
+                    played[lane].append(episode)
                     plays_on[lane] = len(played[lane]) < quota
             is_late = time.monotonic() >= deadline
             too_long = plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
-            given_up += [lanes.running_episode(lane)[1:] for lane in too_long.nonzero()[0].tolist()]
+            given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
             plays_on &= ~too_long & (not is_late)
         whole = [episode for lane in played for episode in lane]
-        returns, lengths = zip(*whole, *given_up, strict=True)
-        return Evaluation(returns, lengths, unfinished=len(given_up))
+        _, returns, lengths, successes = zip(*whole, *given_up, strict=True)
+        return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)

@@ -21,6 +21,33 @@ STRATEGIES = ("future", "episode", "random", "final")
 OPTIONAL = frozenset({"terminated", "truncated"})  # the buffer takes them with every step, declared or not
 
 
+def achieving_steps(
+    rng: np.random.Generator, strategy: str, length: int, goals_per_step: int
+) -> NDArray[np.int64]:
+    """Draw the steps of an episode in whose next states other goals are achieved.
+
+    Parameters
+    ----------
+    rng
+        Draws them.
+    strategy : {"future", "episode", "final"}
+        As for `Hindsight`.
+    length
+        T, steps of the episode.
+    goals_per_step
+        k; "final" has but one.
+
+    Returns
+    -------
+    ndarray
+        int64 ``[k, T]``: for each step of the episode k steps, from 0 to T - 1.
+    """
+    if strategy == "final":
+        return np.full((1, length), length - 1)
+    earliest = np.arange(length) if strategy == "future" else 0
+    return rng.integers(earliest, length, size=(goals_per_step, length))
+
+
 class Hindsight:
     """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1), in front of a buffer.
 
@@ -243,7 +270,7 @@ class Hindsight:
             chosen = self._random_states(states, self.goals_per_step * length)
             chosen = chosen.reshape(self.goals_per_step, *states.shape)
         else:
-            chosen = states[self._achieving_steps(length)]
+            chosen = states[achieving_steps(self._rng, self.strategy, length, self.goals_per_step)]
         for achieved in chosen:
             goals = self._convert(self._goal, achieved if self._goal_fn is None else self._goal_fn(achieved))
             expected = (length, *self._fields[self._goal].shape)
@@ -253,13 +280,6 @@ class Hindsight:
                     f"buffer's field {self._goal!r} needs {list(expected)}: pass a goal_fn that makes such goals"
                 )
             yield goals
-
-    def _achieving_steps(self, length: int) -> NDArray[np.int64]:
-        """Draw, as [goals_per_step, T], the step in whose next state each goal is achieved."""
-        if self.strategy == "final":
-            return np.full((1, length), length - 1)
-        earliest = np.arange(length) if self.strategy == "future" else 0
-        return self._rng.integers(earliest, length, size=(self.goals_per_step, length))
 
     def _random_states(self, states: Array, count: int) -> Array:
         """Draw next states of the buffer's rows and this episode's, each as likely as any other, priorities aside."""

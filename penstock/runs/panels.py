@@ -72,6 +72,8 @@ def plain_line(status: Status) -> str:
         target = "" if status.target_return is None else f" of {number(status.target_return)}"
         shown = evaluated(status.eval_return, status.eval_unfinished, status.target_return)
         parts.append(f"eval {shown}{target}")
+    if status.eval_success_rate is not None:
+        parts.append(f"success {status.eval_success_rate:.0%}")
     if "policy_lag/mean" in status.experience:
         parts.append(f"lag {status.policy_lag_mean:.1f}")
     if status.updates_per_step is not None:
@@ -224,6 +226,10 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
     rows.add_row("return", Text.assemble((_spark_line(returns), "cyan"), "  ", (mean_return, "bold")))
     if status.mean_length is not None:
         rows.add_row("episodes", f"{status.episodes:,}, {number(status.mean_length)} steps long")
+    if status.success_rate is not None:
+        in_evaluation = status.eval_success_rate
+        evaluated_too = "" if in_evaluation is None else f", {in_evaluation:.0%} in evaluation"
+        rows.add_row("success", f"{status.success_rate:.0%}{evaluated_too}")
     if status.eval_return is not None or status.target_return is not None:
         evaluation, target = status.eval_return, status.target_return
         reached = evaluation is not None and target is not None and evaluation >= target

@@ -44,10 +44,14 @@ class Status:
     """Mean return of recent training episodes."""
     mean_length: float | None = None
     """Mean length of recent training episodes, in steps."""
+    success_rate: float | None = None
+    """Share of recent training episodes whose last info says that they were successes; None where none says."""
     eval_return: float | None = None
     """Mean return of the last evaluation."""
     eval_unfinished: int = 0
     """How many of its episodes were given up before they ended."""
+    eval_success_rate: float | None = None
+    """Share of its episodes that were successes; None where the environment does not say."""
     best_return: float | None = None
     """Mean return of the best weights that any evaluation has seen."""
     target_return: float | None = None

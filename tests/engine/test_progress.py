@@ -130,6 +130,19 @@ def test_returns_and_lengths_are_means_of_the_last_hundred_episodes():
     assert (status.episodes, status.mean_return, status.mean_length) == (150, 2.0, 15.0)
 
 
+def test_a_success_rate_is_of_the_last_hundred_episodes_and_silence_counts_as_none():
+    progress = a_progress()
+    progress.take_episodes([(0.0, 1)] * 3, [None, None, None])
+    assert progress.status().success_rate is None
+    progress.take_episodes([(0.0, 1)] * 2, [1.0, 0.0])
+    assert progress.status().success_rate == 0.2
+    progress.take_episodes([(0.0, 1)] * RECENT_EPISODES, [1.0] * RECENT_EPISODES)
+    assert progress.status().success_rate == 1.0
+    assert progress.status().eval_success_rate is None
+    progress.take_evaluation(Evaluation((0.0,) * 4, (1,) * 4, successes=(1.0, None, 1.0, 1.0)), is_best=True)
+    assert progress.status().eval_success_rate == 0.75
+
+
 def test_the_best_evaluation_is_remembered_beside_the_last():
     progress = a_progress()
     for value, is_best in ((5.0, True), (9.0, True), (7.0, False)):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from penstock.envs.episodes import EpisodeBook, MetricMeans
+from penstock.envs.episodes import EpisodeBook, EpisodeRecord, MetricMeans
+from tests.envs.arrangements import ARRANGEMENTS, lanes_of
+from tests.envs.counting import CountingEnv
 
 NONE: list[int] = []
 
@@ -15,7 +19,7 @@ def test_returns_are_summed_in_double_precision() -> None:
     valid = np.ones(1, np.bool_)
     book.add(np.array([2.0**24]), valid, NONE)
     book.add(np.array([1.0]), valid, [0])
-    assert book.take() == [(0, 2.0**24 + 1, 2)]
+    assert book.take() == [EpisodeRecord(0, 2.0**24 + 1, 2)]
 
 
 def test_a_reset_row_is_no_step() -> None:
@@ -23,7 +27,41 @@ def test_a_reset_row_is_no_step() -> None:
     book.add(np.array([1.0, 1.0]), np.array([True, True]), [1])
     book.add(np.array([1.0, 0.0]), np.array([True, False]), NONE)
     book.add(np.array([1.0, 1.0]), np.array([True, True]), [0, 1])
-    assert book.take() == [(1, 1.0, 1), (0, 3.0, 3), (1, 1.0, 1)]
+    assert book.take() == [EpisodeRecord(1, 1.0, 1), EpisodeRecord(0, 3.0, 3), EpisodeRecord(1, 1.0, 1)]
+
+
+class Succeeding(CountingEnv):
+    """Says in every step whether it would be a success, and is one in every second episode; lane 1 says nothing."""
+
+    def step(self, action):
+        *outcome, info = super().step(action)
+        is_last = self.count == self.endings[self.episode % len(self.endings)][0]
+        success = np.float32(self.episode % 2 if is_last else 1 - self.episode % 2)
+        return *outcome, info if self.tag == 1 else {**info, "is_success": success}
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_an_episodes_success_is_what_its_last_step_says(arrangement: str) -> None:
+    endings = [(2, "terminated"), (3, "truncated"), (1, "truncated"), (1, "terminated")]
+    makers = [partial(Succeeding, lane, endings) for lane in range(3)]
+    lanes = lanes_of(arrangement, makers, name="succeeding")
+    lanes.reset()
+    for _ in range(14):
+        lanes.step(np.zeros(3, np.int64))
+    episodes = lanes.take_episodes()
+    for lane in range(3):
+        successes = [episode.success for episode in episodes if episode.lane == lane]
+        assert len(successes) >= 4
+        assert successes == [None if lane == 1 else float(number % 2) for number in range(len(successes))]
+    lanes.close()
+
+
+@pytest.mark.parametrize("success", ["yes", None, np.zeros(2), {}])
+def test_a_success_that_is_no_number_is_passed_over(success: object) -> None:
+    book = EpisodeBook(1)
+    book.add(np.array([1.0]), np.ones(1, np.bool_), [0])
+    book.tell_success(0, success)
+    assert book.take() == [EpisodeRecord(0, 1.0, 1, None)]
 
 
 def test_numbers_of_any_kind_are_averaged_by_name_and_the_rest_is_passed_over() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import EpisodeRecord, Lanes
+from penstock.envs.single import SingleLanes
 from tests.envs.altered import altered_lanes
 from tests.envs.arrangements import ARRANGEMENTS, counting_lanes, episodes
 from tests.envs.counting import Ending
@@ -82,6 +83,15 @@ def test_every_step_reports_exactly_what_happened(arrangement: str, lane: int) -
     lanes.close()
 
 
+def test_single_environments_show_final_observations_of_terminated_episodes_too_if_they_are_told_to() -> None:
+    lanes = counting_lanes("single", [ENDINGS])
+    assert isinstance(lanes, SingleLanes)
+    lanes.show_finals()
+    lanes.reset()
+    assert [one_step(lanes, 0) for _ in range(9)] == EXPECTED["next_step"]
+    lanes.close()
+
+
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_after_a_reset_all_lanes_show_a_first_observation_and_nothing_was_stepped(arrangement: str) -> None:
     lanes = counting_lanes(arrangement, [[(1, "truncated")], [(1, "terminated")]])
@@ -120,7 +130,8 @@ def test_episode_records_hold_true_returns_and_count_only_real_steps(arrangement
     lanes.reset()
     for _ in range(9):
         lanes.step(np.zeros(1, np.int64))
-    assert lanes.take_episodes()[:3] == [(0, 3.0, 2), (0, 1001.0, 1), (0, 2001.0, 1)]
+    told = [(0, 3.0, 2), (0, 1001.0, 1), (0, 2001.0, 1)]
+    assert lanes.take_episodes()[:3] == [EpisodeRecord(*episode) for episode in told]
     assert lanes.take_episodes() == []
     lanes.close()
 
@@ -145,7 +156,7 @@ def test_what_a_vector_environment_says_of_its_reset_rows_is_not_believed() -> N
     lanes.step(np.zeros(3, np.int64))
     assert not lanes.terminated.any() and not lanes.valid.any() and lanes.reward.tolist() == [0, 0, 0]
     lanes.step(np.zeros(3, np.int64))
-    assert lanes.take_episodes() == [(lane, 5.0, 1) for lane in (0, 1, 2, 0, 1, 2)]
+    assert lanes.take_episodes() == [EpisodeRecord(lane, 5.0, 1) for lane in (0, 1, 2, 0, 1, 2)]
 
 
 @pytest.mark.filterwarnings("error")
@@ -156,7 +167,7 @@ def test_returns_of_single_precision_rewards_are_summed_in_double_precision() ->
     lanes.reset()
     for _ in range(2):
         lanes.step(np.zeros(3, np.int64))
-    assert lanes.take_episodes() == [(2, 2.0**24 + 1, 2)]
+    assert lanes.take_episodes() == [EpisodeRecord(2, 2.0**24 + 1, 2)]
 
 
 @settings(max_examples=150, deadline=None)

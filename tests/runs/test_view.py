@@ -44,6 +44,13 @@ def terminal(width: int = 100) -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=width, height=40, _environ={"TERM": "xterm"})
 
 
+def test_success_is_shown_where_the_environment_tells_it():
+    assert "success" not in drawn(status(), 100) + plain_line(status())
+    assert "25%" in drawn(status(success_rate=0.25), 100)
+    both = status(success_rate=0.25, eval_success_rate=0.5)
+    assert "25%, 50% in evaluation" in drawn(both, 100) and "success 50%" in plain_line(both)
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_panels_tell_everything_at_every_width(width):
     text = drawn(status(), width)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
 from penstock.algorithms.arithmetic.td import polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
-from penstock.config import Config, ReplayConfig, Scheduled
+from penstock.config import Config, ConfigError, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
 from penstock.replay import Uniform
@@ -42,6 +42,18 @@ class ReplayAlgorithm(Algorithm):
     _trained: dict[str, list[nn.Parameter]]
     _rates: dict[str, Scheduled]
     generator: torch.Generator
+
+    @classmethod
+    def data_path_of(cls, config: Any) -> str | type:
+        """With hindsight, transitions that are relabelled."""
+        if config.hindsight is None:
+            return cls.data_path
+        if cls.data_path != "replay":
+            raise ConfigError(
+                f"hindsight={config.hindsight!r} is not possible with the data path of {cls.name()}, which does not "
+                "relabel; use hindsight=None"
+            )
+        return "hindsight"
 
     def sampler(self) -> Sampler:
         """How transitions are drawn."""

@@ -18,6 +18,7 @@ DATA_PATHS = {
     "circular": "penstock.engine.paths.circular:CircularPath",
     "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
+    "hindsight": "penstock.engine.paths.hindsight:HindsightPath",
     "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }

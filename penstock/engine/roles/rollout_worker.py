@@ -94,9 +94,10 @@ class RolloutWorker:
             group.lanes.close()
 
     def _report_episodes(self) -> None:
-        episodes = [(e.episode_return, e.length) for group in self._groups for e in group.lanes.take_episodes()]
+        episodes = [episode for group in self._groups for episode in group.lanes.take_episodes()]
         if episodes:
-            self._report(Episodes(episodes))
+            finished = [(episode.episode_return, episode.length) for episode in episodes]
+            self._report(Episodes(finished, [episode.success for episode in episodes]))
         for group in self._groups:
             metrics = group.lanes.take_metrics()
             if metrics:

@@ -88,6 +88,8 @@ class Chronicle:
             "evaluation/std_return": evaluation.std_return,
             "evaluation/unfinished": evaluation.unfinished,
         }
+        if evaluation.success_rate is not None:
+            values["evaluation/success_rate"] = evaluation.success_rate
         seconds = self._progress.seconds
         self._metrics.write(evaluation.steps, seconds, values)
         for each in (*others, evaluation):
@@ -157,6 +159,8 @@ def metrics_of(status: Status) -> dict[str, float]:
     values |= status.experience
     if status.mean_return is not None and status.mean_length is not None:
         values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
+    if status.success_rate is not None:
+        values["episode/success_rate"] = status.success_rate
     values |= {f"loss/{name}": value for name, value in status.losses.items()}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from penstock.engine.watching.time_spent import (
 )
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
-from penstock.play.evaluation import Evaluation
+from penstock.play.evaluation import Evaluation, success_rate
 from penstock.runs.status import REAL_WORK, RoleShare, Status
 
 RECENT_EPISODES = 100
@@ -78,6 +78,7 @@ class Progress:
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
+        self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
         self._rate: deque[tuple[float, int]] = deque()
         self.last_report: Moment | None = None
         self._looks = deque([self._moment(busy_seconds())])
@@ -107,10 +108,11 @@ class Progress:
         experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
         return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
 
-    def take_episodes(self, episodes: list[tuple[float, int]]) -> None:
-        """Note finished training episodes, (return, length) each."""
+    def take_episodes(self, episodes: list[tuple[float, int]], successes: Sequence[float | None] = ()) -> None:
+        """Note finished training episodes, (return, length) each, and their successes where some are told."""
         self.episodes += len(episodes)
         self._recent.extend(episodes)
+        self._successes.extend(successes)
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
         """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
@@ -145,6 +147,11 @@ class Progress:
     def mean_length(self) -> float | None:
         """Mean length of recent training episodes, in steps."""
         return float(np.mean([n for _, n in self._recent])) if self._recent else None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of recent training episodes that were successes; None where no environment says."""
+        return success_rate(self._successes)
 
     @property
     def steps_per_second(self) -> float:
@@ -206,8 +213,10 @@ class Progress:
             episodes=self.episodes,
             mean_return=self.mean_return,
             mean_length=self.mean_length,
+            success_rate=self.success_rate,
             eval_return=self.evaluation.mean_return if self.evaluation else None,
             eval_unfinished=self.evaluation.unfinished if self.evaluation else 0,
+            eval_success_rate=self.evaluation.success_rate if self.evaluation else None,
             best_return=self.best_return,
             target_return=self._config.target_return,
             updates=learned.updates,

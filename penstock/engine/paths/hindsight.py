@@ -1,0 +1,107 @@
+"""Replayed transitions with hindsight: rollout workers write each episode again for goals that it achieved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from penstock.config import ConfigError, ReplayConfig
+from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.paths.replay import ReplayPath, make_replay
+from penstock.experience.hindsight import HindsightWriter
+from penstock.experience.run_replay import transition_fields
+from penstock.replay import Field, NStep, ReplayBuffer
+
+if TYPE_CHECKING:
+    from penstock.algorithms.bases.replay import ReplayAlgorithm
+    from penstock.engine.roles.learner import Start
+    from penstock.engine.watching.clock import Clock
+    from penstock.envs.lanes import Lanes
+    from penstock.envs.single import SingleLanes
+    from penstock.experience.arena import ExperienceArena
+    from penstock.experience.layout import RunShape
+    from penstock.nn import PolicyNetwork
+
+
+@dataclass(frozen=True)
+class HindsightPath(ReplayPath):
+    """Transitions in a replay buffer, relabelled where they are written; the rate limiter counts steps, not rows."""
+
+    strategy: str
+    goals_per_step: int
+    seed: int
+
+    @classmethod
+    def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
+        """As for transitions.
+
+        Raises
+        ------
+        ConfigError
+            The environment has no goals that can be asked about, or the algorithm gives first priorities.
+        """
+        from penstock.engine.preparation import resolve_env
+        from penstock.envs.factories import OUTSIDE
+        from penstock.envs.goals import Goals
+        from penstock.envs.making import PROBED_LANE, make_lanes
+
+        config = algorithm.config
+        if algorithm.first_priorities() is not None:
+            raise _refused(config, f"{algorithm.name()} finds first priorities by values of actions that were chosen")
+        try:
+            Goals(algorithm.observation)
+            lanes = make_lanes(resolve_env(config), 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
+            try:
+                lanes.goal_rules()
+            finally:
+                lanes.close()
+        except ValueError as error:
+            raise _refused(config, str(error)) from error
+        return super().numbers(algorithm, model)
+
+    @classmethod
+    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+        """Make the replay buffer, or go on with what is saved of it.
+
+        Raises
+        ------
+        MemoryError
+            The buffer does not fit in memory; the message shows the arithmetic.
+        """
+        config = algorithm.config
+        assert isinstance(config, ReplayConfig) and config.hindsight is not None
+        replay, note = make_replay(algorithm, start, saved, relabelled_buffer(algorithm))
+        return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
+
+    def writer(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
+    ) -> ExperienceWriter:
+        """Add transitions to the buffer, and those of ended episodes again for other goals."""
+        return HindsightWriter(
+            arena, worker, cast("SingleLanes", lanes), first_lane, self.replay,
+            strategy=self.strategy, goals_per_step=self.goals_per_step, seed=self.seed,
+        )  # fmt: skip
+
+
+def relabelled_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:
+    """Make the replay buffer of an algorithm with hindsight: no two rows share an observation, for goals differ.
+
+    Raises
+    ------
+    MemoryError
+        The buffer does not fit in memory; the message shows the arithmetic.
+    """
+    config, observation = algorithm.config, algorithm.observation
+    fields = transition_fields(observation, algorithm.action, with_values=False)
+    return ReplayBuffer(
+        config.buffer_size,
+        fields | {"obs": Field(observation.shape, observation.dtype)},
+        sampler=algorithm.sampler(),
+        n_step=NStep(1, config.gamma),
+        seed=config.seed,
+    )
+
+
+def _refused(config: ReplayConfig, why: str) -> ConfigError:
+    return ConfigError(f"hindsight={config.hindsight!r} is not possible here: {why}; use hindsight=None")

@@ -1,0 +1,223 @@
+"""Goal environments: where goals lie in a row of observations, and what the environment says of goals not meant.
+
+The contract is that of ``gymnasium_robotics.core.GoalEnv``. No Gymnasium, no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.observations import PartView
+from penstock.envs.spaces import ObservationSpec
+
+ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
+"""Keys of the goals in a Dict observation."""
+
+Fail = Callable[[str, str | BaseException], EnvironmentFailure]
+"""Makes the failure of an environment from what it was doing, and the problem."""
+
+
+class Goals:
+    """Where the goals lie in the rows of a goal environment's observations.
+
+    Parameters
+    ----------
+    observation
+        What the environment shows.
+
+    Attributes
+    ----------
+    achieved, desired
+        Find the goals in rows uint8 ``[N, nbytes]``: each a view ``[N, *shape]``, alike but for its place.
+
+    Raises
+    ------
+    ValueError
+        There are no goals, or the two are not alike.
+    """
+
+    def __init__(self, observation: ObservationSpec) -> None:
+        parts = {part.path: part for part in observation.parts}
+        if ACHIEVED not in parts or DESIRED not in parts:
+            found = f"the parts {', '.join(map(repr, parts))}" if parts else "no Dict"
+            raise ValueError(
+                f"expected an environment with goals, whose observation is a Dict with {ACHIEVED!r} and {DESIRED!r}, "
+                f"one array each; found {found}"
+            )
+        achieved, desired = parts[ACHIEVED], parts[DESIRED]
+        if achieved.spec != desired.spec:
+            raise ValueError(
+                f"expected {ACHIEVED!r} and {DESIRED!r} of the same space, found {achieved.spec.dtype} of shape "
+                f"{achieved.spec.shape} and {desired.spec.dtype} of shape {desired.spec.shape}"
+            )
+        self.achieved, self.desired = PartView(achieved), PartView(desired)
+
+
+class GoalRules:
+    """What an environment says of steps, had another goal been meant.
+
+    Parameters
+    ----------
+    env
+        The environment, with its wrappers: the outermost ``compute_reward`` and ``compute_terminated`` are asked.
+    fail
+        Makes the failure that is raised where the environment breaks its contract.
+
+    Raises
+    ------
+    ValueError
+        The environment has no ``compute_reward``.
+    """
+
+    def __init__(self, env: Any, fail: Fail) -> None:
+        reward, terminated = (_found(env, f"compute_{what}") for what in ("reward", "terminated"))
+        if reward is None:
+            raise ValueError(
+                "expected an environment with compute_reward(achieved_goal, desired_goal, info), as goal environments "
+                f"of Gymnasium-Robotics have it; {type(env.unwrapped).__name__} and its wrappers have none"
+            )
+        self._space = env.observation_space[ACHIEVED]
+        self._fail = fail
+        self._reward = Rule(reward)
+        self._terminated = None if terminated is None else Rule(terminated)
+        self._is_checked = False
+
+    def rewards(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """Ask ``compute_reward``.
+
+        Parameters
+        ----------
+        achieved, desired
+            Goals as they lie in rows of observations, ``[N, *shape]``.
+        infos
+            Of the steps that achieved them.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64 ``[N]``.
+
+        Raises
+        ------
+        EnvironmentFailure
+            It raised, or returned something else than a finite float32 for each.
+        """
+        rewards = self._ask("compute_reward", self._reward, achieved, desired, infos)
+        unfit = np.flatnonzero(~(np.abs(rewards) <= np.finfo(np.float32).max))
+        if unfit.size:
+            raise self._fail("compute_reward", f"expected a finite float32 reward, found {rewards[unfit[0]]}")
+        return rewards
+
+    def terminations(
+        self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]
+    ) -> np.ndarray | None:
+        """Ask ``compute_terminated``, as `rewards` does: bool ``[N]``; None if the environment has none."""
+        if self._terminated is None:
+            return None
+        return self._ask("compute_terminated", self._terminated, achieved, desired, infos) != 0
+
+    def require_own_rewards(
+        self, rewards: np.ndarray, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Compare the rewards that ``step`` gave with those of ``compute_reward`` for the goals meant, once.
+
+        Raises
+        ------
+        EnvironmentFailure
+            They differ: rewards of goals that were not meant would be of another kind.
+        """
+        if self._is_checked:
+            return
+        self._is_checked = True
+        computed = self.rewards(achieved, desired, infos)
+        other = np.flatnonzero(~np.isclose(computed, rewards, rtol=1e-4, atol=1e-4))
+        if other.size:
+            step = int(other[0])
+            raise self._fail(
+                "compute_reward",
+                f"expected the reward that step() gave for the same goals, {rewards[step]:g}, found {computed[step]:g} "
+                f"(step {step + 1} of the episode): let step() return what compute_reward() does, and scale rewards "
+                "by reward_scale, not by a wrapper",
+            )
+
+    def _ask(
+        self, name: str, rule: Rule, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]
+    ) -> np.ndarray:
+        try:
+            return rule(self._as_shown(achieved), self._as_shown(desired), infos)
+        except Exception as error:
+            raise self._fail(name, error) from error
+
+    def _as_shown(self, goals: np.ndarray) -> np.ndarray:
+        """Return goals as the environment shows them: in its shape and dtype, counted from its start."""
+        shown = goals.reshape(len(goals), *self._space.shape).astype(self._space.dtype)
+        return shown + self._space.start if hasattr(self._space, "start") else shown
+
+
+class Rule:
+    """A function of an achieved goal, a desired goal and an info, asked about N of each.
+
+    ``GoalEnv`` defines it for one. Most environments' take arrays ``[N, ...]`` too, with an object array of infos: it
+    is called so from the second time on if that gave the same numbers the first time, else one by one.
+
+    Parameters
+    ----------
+    function
+        Of an environment.
+    """
+
+    def __init__(self, function: Callable[[Any, Any, Any], Any]) -> None:
+        self._function = function
+        self._takes_batches: bool | None = None
+
+    def __call__(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """Return the numbers, float64 ``[N]``; raises what the function does, or `ValueError`."""
+        if self._takes_batches is None and len(desired) > 1:
+            return self._try(achieved, desired, infos)
+        return (self._at_once if self._takes_batches else self._one_by_one)(achieved, desired, infos)
+
+    def _try(self, *rows: Any) -> np.ndarray:
+        each, problem = _attempt(self._one_by_one, rows)
+        batch, _ = _attempt(self._at_once, rows)
+        if each is None and batch is None:
+            assert problem is not None
+            raise problem
+        self._takes_batches = each is None or (batch is not None and np.allclose(batch, each))
+        result = batch if each is None else each
+        assert result is not None
+        return result
+
+    def _at_once(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        many = np.empty(len(infos), object)
+        many[:] = infos
+        values = np.asarray(self._function(achieved, desired, many), np.float64)
+        if values.shape != (len(desired),):
+            raise ValueError(f"expected one number for each of {len(desired)} goals, found shape {values.shape}")
+        return values
+
+    def _one_by_one(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        rows = zip(achieved, desired, infos, strict=True)
+        values = np.asarray([self._function(*row) for row in rows], np.float64)
+        if values.size != len(desired):
+            raise ValueError(f"expected one number for one goal, found shape {values.shape[1:]}")
+        return values.reshape(len(desired))
+
+
+def _attempt(ask: Callable[..., np.ndarray], rows: tuple[Any, ...]) -> tuple[np.ndarray | None, Exception | None]:
+    try:
+        return ask(*rows), None
+    except Exception as error:  # the other way may do
+        return None, error
+
+
+def _found(env: Any, name: str) -> Callable[[Any, Any, Any], Any] | None:
+    """Return the method of the outermost wrapper that has it, or of the environment."""
+    try:
+        function = env.get_wrapper_attr(name)
+    except AttributeError:
+        return None
+    return function if callable(function) else None
