@@ -65,7 +65,7 @@ class SAC(ControlAlgorithm):
 
         q = model.q(batch.obs, batch.action)
         td_error = q - y
-        critic_loss = td_error.square().mean(1).sum()
+        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
         self.minimize("critic", critic_loss)
 
         action, log_prob = self._sample(model, batch.obs)
