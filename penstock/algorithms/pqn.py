@@ -23,8 +23,10 @@ from penstock.nn import QNetwork
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(FreshConfig):
-    """PQN: every lane collects a segment, then all of them are learned from num_epochs times. Sizes are for classic
-    control; those of the paper are presets."""
+    """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
+
+    Sizes and rates are for classic control; those of the paper, for images, are presets.
+    """
 
     fixed: ClassVar[Mapping[str, str]] = {"layer_norm": NETWORK}
 
@@ -34,7 +36,7 @@ class PQNConfig(FreshConfig):
     """Activation of mlp networks."""
     layer_norm: bool = True
     """Layers of the encoder are normalised before their activation (section 3.3); one of your own is left as it is."""
-    segment_length: int = 32
+    segment_length: int = 64
     """Steps per segment (T)."""
     batch_size: int = 256
     """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
@@ -46,7 +48,7 @@ class PQNConfig(FreshConfig):
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     max_grad_norm: float = 10.0
     """Gradients are scaled down to this global norm."""
-    q_lambda: float = 0.65
+    q_lambda: float = 0.95
     """Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment."""
     exploration: float = 1.0
     """Probability of a random action at the start."""
