@@ -18,7 +18,8 @@ PAGE = (DOCS / "metrics.md").read_text()
 SYMPTOMS = (DOCS / "it-does-not-learn.md").read_text()
 LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORITHMS}
 REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, penstock.ReplayAlgorithm)}
-GROUPS = {"All": set(LOADED), "Actor-critics": set(LOADED) - REPLAY, "Replay": REPLAY}
+SEGMENTS = set(LOADED) - REPLAY
+GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME"}
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
@@ -53,7 +54,7 @@ def listed() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, *_, by in rows("metric"):
         if name.strip("`") not in OPEN:
-            found.setdefault(name.strip("`"), set()).update(GROUPS.get(by) or by.split(", "))
+            found.setdefault(name.strip("`"), set()).update(*(GROUPS.get(who, {who}) for who in by.split(", ")))
     return found
 
 

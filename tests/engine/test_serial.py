@@ -49,6 +49,8 @@ RUNS = [
     pytest.param(penstock.IMPALA, {**ONE_PASS, "memory": "lstm", "inference": "central"}, id="impala-lstm-central"),
     pytest.param(penstock.A3C, ALL_LANES, id="a3c"),
     pytest.param(penstock.A3C, {**ALL_LANES, "memory": "lstm"}, id="a3c-lstm"),
+    pytest.param(penstock.PQN, {}, id="pqn"),
+    pytest.param(penstock.PQN, {"memory": "gru", "burn_in": 2, "inference": "central"}, id="pqn-gru-central"),
 ]
 
 

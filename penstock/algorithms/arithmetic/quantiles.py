@@ -57,7 +57,7 @@ def quantile_huber(quantiles: Tensor, samples: Tensor) -> Tensor:
 
     def below(bound: Tensor) -> Tensor:
         """Number, sum and sum of squares of the samples below each bound, ``[3, N, C M]``."""
-        place = torch.searchsorted(y, bound.detach())
+        place = torch.searchsorted(y, bound.detach().contiguous())
         return sums.gather(2, place.expand(3, -1, -1))
 
     def near(stretch: Tensor) -> Tensor:
