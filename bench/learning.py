@@ -147,7 +147,9 @@ TASKS = {
     "pendulum-sac": _pendulum("sac", 45),
     "pendulum-ddpg": _pendulum("ddpg", 45),
     **{
-        f"pendulum-{name}": Task(f"{train} --env Pendulum-v1 --preset pendulum", "latest", 100, 3, "100 episodes >= -200")
+        f"pendulum-{name}": Task(
+            f"{train} --env Pendulum-v1 --preset pendulum", "latest", 100, 3, "100 episodes >= -200"
+        )
         for name, train in {
             "tqc": "tqc", "crossq": "crossq", "apexdpg": "apexdpg",
             "td3-prioritized": "td3 --prioritized --n-step 3", "sac-prioritized": "sac --prioritized --n-step 3",

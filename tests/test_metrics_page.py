@@ -31,6 +31,7 @@ TINY_MIXTURE = {"segment_length": 2, "batch_size": 8}
 TINY_OWN = {
     "LASER": {**TINY_MIXTURE, "replay": ["queue:1/2", "uniform:1/2,capacity=8,min_size=2"]},
     "CLEAR": {**TINY_MIXTURE, "replay": ["queue:1/2", "reservoir:1/2,capacity=8,min_size=2"]},
+    "PQN": {"segment_length": 4, "batch_size": 8},
     "R2D2": {"sequence_length": 4, "burn_in": 2, "sequence_overlap": 2, "updates_per_step": 1.0},
 }
 

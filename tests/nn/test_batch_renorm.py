@@ -6,16 +6,21 @@ import pytest
 import torch
 from torch import nn
 
+from penstock.envs.spaces import ActionSpec
 from penstock.nn import NetworkConfig, NormalizedActorCritic, WeightsLayout, flatten_, follow
 from penstock.nn.batch_renorm import EPSILON, WARM_UP, BatchRenorm
 from tests.nn.plain import IMAGE, VECTOR, observations
-from tests.nn.test_control import TORQUE, actions
 
 N = 16
+TORQUE = ActionSpec((2,), "float32", low=(-2.0,) * 2, high=(2.0,) * 2)
 
 
 def rows(*shape, seed=0):
     return 3.0 + 2.0 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def actions(count, seed=0):
+    return 2.0 * torch.rand(count, 2, generator=torch.Generator().manual_seed(seed)) - 1.0
 
 
 def network(observation=VECTOR, **config):
@@ -91,12 +96,12 @@ def test_both_ends_of_transitions_are_normalised_by_the_moments_of_both():
     q, next_q = q_network.joint_q(obs, action, next_obs, next_action)
     assert q.shape == next_q.shape == (2, N)
     x = torch.cat((torch.cat((obs, next_obs)), torch.cat((action, next_action))), 1)
-    critics, scale = q_network.critics, (0.0, 1.0)
+    critics = q_network.critics
     for critic in range(2):
         h = x
         for layer in (*critics.hidden, critics.head):
             variance, mean = torch.var_mean(h, 0, correction=0)
-            h = (h - mean) / (variance + EPSILON).sqrt() * scale[1] + scale[0]
+            h = (h - mean) / (variance + EPSILON).sqrt()
             h = h @ layer.weight[critic] + layer.bias[critic]
             h = h.relu() if layer is not critics.head else h
         torch.testing.assert_close(torch.cat((q[critic], next_q[critic])), h.squeeze(1), atol=1e-4, rtol=1e-4)
