@@ -15,10 +15,12 @@
                          return of 475, 200, 10 in TASK: cartpole, lunarlander, breakout
     cartpole-dqn         DQN, the same within 100k steps
     cartpole-apex        Ape-X, the same
+    cartpole-pqn         PQN, the same within 500k steps
     hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
     hidden-dqn           DQN there
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
     lunarlander-impala   IMPALA, the same
+    lunarlander-pqn      PQN, the same within 2M steps
     lunarlander-dqn      DQN with double, dueling, PER, n-step 3, best policy of 500k steps, preset lunarlander
     pendulum             PPO, final policy after 150k steps, preset pendulum
     pendulum-td3         TD3, seconds from the command to a return of -180, preset pendulum
@@ -28,6 +30,9 @@
     bit-flipping-plain   the same without hindsight
     fetchreach-sac       SAC with hindsight on FetchReach, final policy after 20k steps, preset goals (needs the extra
                          robotics)
+    pendulum-tqc, pendulum-crossq, pendulum-td3-prioritized, pendulum-sac-prioritized
+                         TQC, CrossQ, and TD3 and SAC with priorities and 3-step returns, final policy after 15k steps
+    pendulum-apexdpg     Ape-X DPG, final policy after 30k steps
     pong                 APPO, 20 minutes, preset atari
     pong-18              APPO, seconds from the command to a return of 18, preset atari
     breakout-dqn         DQN on MinAtar's Breakout, four minutes, preset minatar (needs the package minatar)
@@ -111,6 +116,7 @@ TASKS = {
     "cartpole-a3c-alone": _cartpole("a3c --num-workers 1"),
     "cartpole-dqn": _cartpole("dqn", 100_000),
     "cartpole-apex": _cartpole("apex", 100_000),
+    "cartpole-pqn": _cartpole("pqn"),
     **{f"cartpole-{name}": _cartpole(name, 300_000) for name in ("clear", "laser", "impact")},
     **{
         f"cartpole-impala-{source}": _cartpole(f"impala --replay queue:1/2 {drawn}", 300_000)
@@ -136,6 +142,9 @@ TASKS = {
     "lunarlander-impala": Task(
         "impala --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 3M steps"
     ),
+    "lunarlander-pqn": Task(
+        "pqn --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 2M steps"
+    ),
     "lunarlander-dqn": Task("dqn --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200"),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
     "pendulum-td3": _pendulum("td3", 30),
@@ -153,6 +162,15 @@ TASKS = {
         "sac --env gymnasium_robotics:FetchReach-v4 --preset goals", "latest", 100, 3,
         "success rate >= 0.95 within 20k steps",
     ),
+    **{
+        f"pendulum-{name}": Task(
+            f"{train} --env Pendulum-v1 --preset pendulum", "latest", 100, 3, "100 episodes >= -200"
+        )
+        for name, train in {
+            "tqc": "tqc", "crossq": "crossq", "apexdpg": "apexdpg",
+            "td3-prioritized": "td3 --prioritized --n-step 3", "sac-prioritized": "sac --prioritized --n-step 3",
+        }.items()
+    },
     "pong": Task(
         "appo --env ALE/Pong-v5 --preset atari --max-seconds 1200", "latest", 10, 1, "clearly above -21"
     ),

@@ -27,12 +27,16 @@ RUNS = {
     "IMPALA": {**SEGMENTS, "batch_size": 64, "memory": "gru", "memory_size": 16},
     "A2C": {**SEGMENTS, "num_workers": 2},
     "A3C": {**SEGMENTS, "num_workers": 2},
+    "PQN": {**SEGMENTS, "batch_size": 64},
     "DQN": {"env": "CartPole-v1", **REPLAY, "prioritized": True, "n_step": 3},
     "ApeX": {"env": "CartPole-v1", **REPLAY},
     "R2D2": {"env": "CartPole-v1", **REPLAY, "batch_size": 4},
     "TD3": {"env": "Pendulum-v1", **REPLAY},
     "SAC": {"env": "Pendulum-v1", **REPLAY},
     "DDPG": {"env": "Pendulum-v1", **REPLAY},
+    "TQC": {"env": "Pendulum-v1", **REPLAY},
+    "CrossQ": {"env": "Pendulum-v1", **REPLAY},
+    "ApeXDPG": {"env": "Pendulum-v1", **REPLAY},
 }
 
 

@@ -13,12 +13,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
-from penstock.config import PRESETS, Config, ReplayConfig, SegmentConfig, grouped
+from penstock.config import PRESETS, Config, FreshConfig, ReplayConfig, SegmentConfig, grouped
 from penstock.flags import field_documents
 
 SETTINGS_PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 ConfigClass = type[Config]
+
+SHARED: dict[str, tuple[ConfigClass, ConfigClass]] = {
+    "learning from segments": (FreshConfig, Config),
+    "actor-critics that learn from segments": (SegmentConfig, FreshConfig),
+    "learning from replay": (ReplayConfig, Config),
+}
+"""Settings that several algorithms share: by what they are of, the class that has them and the one that it adds to."""
 
 _HEAD = """<!-- Written by `python -m penstock.pages` from the configs; edit those. -->
 
@@ -59,17 +66,17 @@ def settings_page() -> str:
     parts = [_HEAD, "## Settings of every algorithm\n"]
     for group, fields in grouped(Config).items():
         parts += [f"### {group.capitalize()}\n", _table([field.name for field in fields], configs, Config)]
-    for path, shared in (("segments", SegmentConfig), ("replay", ReplayConfig)):
-        of_path = [config for config in configs if issubclass(config, shared)]
-        added = [name for name in _names(shared) if name not in _names(Config)]
-        parts += [f"## Settings of learning from {path}\n", f"{_listed(of_path)}.\n", _table(added, of_path, shared)]
+    for what, (shared, base) in SHARED.items():
+        sharing = [config for config in configs if issubclass(config, shared)]
+        added = [name for name in _names(shared) if name not in _names(base)]
+        parts += [f"## Settings of {what}\n", f"{_listed(sharing)}.\n", _table(added, sharing, shared)]
     parts += ["## Settings of each algorithm\n", *map(_section, configs), _PRESETS, *map(_preset, _preset_files())]
     return "\n".join(parts)
 
 
 def _section(config: ConfigClass) -> str:
     """What an algorithm has beside the settings that it shares, and what it changes of those."""
-    shared = SegmentConfig if issubclass(config, SegmentConfig) else ReplayConfig
+    shared = [shared for shared, _ in SHARED.values() if issubclass(config, shared)][-1]
     own = [name for name in _names(config) if name not in _names(shared)]
     of_path = [name for name in _names(shared) if name not in _names(Config)]
     changed = _changed(_names(Config), config, Config) + _changed(of_path, config, shared)

@@ -18,7 +18,8 @@ PAGE = (DOCS / "metrics.md").read_text()
 SYMPTOMS = (DOCS / "it-does-not-learn.md").read_text()
 LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORITHMS}
 REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, penstock.ReplayAlgorithm)}
-GROUPS = {"All": set(LOADED), "Actor-critics": set(LOADED) - REPLAY, "Replay": REPLAY}
+SEGMENTS = set(LOADED) - REPLAY
+GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environments alone
 OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", *TOLD}
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
@@ -31,6 +32,7 @@ TINY_MIXTURE = {"segment_length": 2, "batch_size": 8}
 TINY_OWN = {
     "LASER": {**TINY_MIXTURE, "replay": ["queue:1/2", "uniform:1/2,capacity=8,min_size=2"]},
     "CLEAR": {**TINY_MIXTURE, "replay": ["queue:1/2", "reservoir:1/2,capacity=8,min_size=2"]},
+    "PQN": {"segment_length": 4, "batch_size": 8},
     "R2D2": {"sequence_length": 4, "burn_in": 2, "sequence_overlap": 2, "updates_per_step": 1.0},
 }
 
@@ -54,7 +56,7 @@ def listed() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, *_, by in rows("metric"):
         if name.strip("`") not in OPEN:
-            found.setdefault(name.strip("`"), set()).update(GROUPS.get(by) or by.split(", "))
+            found.setdefault(name.strip("`"), set()).update(*(GROUPS.get(who, {who}) for who in by.split(", ")))
     return found
 
 

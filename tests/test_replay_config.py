@@ -5,15 +5,21 @@ import math
 import pytest
 
 from penstock.algorithms.apex import ApeXConfig
+from penstock.algorithms.apex_dpg import ApeXDPGConfig
+from penstock.algorithms.crossq import CrossQConfig
 from penstock.algorithms.ddpg import DDPGConfig
 from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.r2d2 import R2D2Config
 from penstock.algorithms.sac import SACConfig
 from penstock.algorithms.td3 import TD3Config
+from penstock.algorithms.tqc import TQCConfig
 from penstock.cli import main
 from penstock.config import ConfigError, ReplayConfig, make_config
 
-CLASSES = [ReplayConfig, DQNConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig]
+CLASSES = [
+    ReplayConfig, DQNConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig, TQCConfig, CrossQConfig,
+    ApeXDPGConfig,
+]  # fmt: skip
 
 
 def made(config_class=ReplayConfig, **settings):

@@ -19,12 +19,16 @@ ALGORITHMS = {
     "impact": "penstock.algorithms.impact:IMPACT",
     "clear": "penstock.algorithms.clear:CLEAR",
     "laser": "penstock.algorithms.laser:LASER",
+    "pqn": "penstock.algorithms.pqn:PQN",
     "dqn": "penstock.algorithms.dqn:DQN",
     "apex": "penstock.algorithms.apex:ApeX",
     "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",
     "td3": "penstock.algorithms.td3:TD3",
     "sac": "penstock.algorithms.sac:SAC",
+    "tqc": "penstock.algorithms.tqc:TQC",
+    "crossq": "penstock.algorithms.crossq:CrossQ",
+    "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
 }
 
 

@@ -45,7 +45,7 @@ class DDPG(ControlAlgorithm):
         return self.build_network(DeterministicActorCritic, num_critics=1, exploration_std=std)
 
     def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """``L_Q = mean (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``."""
+        """``L_Q = mean w (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``."""
         target = self.target
         with torch.no_grad():
             next_value = target.q1(batch.next_obs, target.policy(batch.next_obs))
@@ -53,7 +53,7 @@ class DDPG(ControlAlgorithm):
 
         q = model.q1(batch.obs, batch.action)
         td_error = q - y
-        critic_loss = td_error.square().mean()
+        critic_loss = (batch.weights * td_error.square()).mean()
         self.minimize("critic", critic_loss)
 
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()

@@ -19,7 +19,7 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import Config, ConfigError, Scheduled, require_whole_segments
+from penstock.config import Config, Scheduled, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -50,13 +50,7 @@ class PPOConfig(ProximalConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        require_whole_segments(self.batch_size, self.segment_length)
-        if self.num_lanes * self.segment_length % self.batch_size:
-            raise ConfigError(
-                f"batch_size={self.batch_size} does not divide the {self.num_lanes * self.segment_length} steps that "
-                f"{self.num_lanes} lanes (num_workers={self.workers} x num_envs_per_worker={self.num_envs_per_worker}) "
-                f"collect in segments of {self.segment_length}"
-            )
+        require_whole_minibatches(self, self.batch_size)
 
 
 class PPO(ProximalAlgorithm):

@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Scheduled, require
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import StochasticActorCritic
+from penstock.nn import StochasticActorCritic, TanhGaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,35 +55,44 @@ class SAC(ControlAlgorithm):
         return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Equations 5, 7 and 18: critics, then policy, then temperature."""
-        c, target = self.config, self.target
-        alpha = model.log_alpha.detach().exp() if c.alpha is None else torch.tensor(c.alpha)
+        """Equations 5, 7 and 18: critics ``L_Q = sum_i mean w (Q_i(o, a) - y)^2``, then policy, then temperature."""
+        target, alpha = self.target, self.alpha(model)
         with torch.no_grad():
-            next_action, next_log_prob = self._sample(model, batch.next_obs)
+            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
             next_value = target.q(batch.next_obs, next_action).amin(0) - alpha * next_log_prob
             y = td_target(batch.reward, batch.discount, next_value)
 
         q = model.q(batch.obs, batch.action)
         td_error = q - y
-        critic_loss = td_error.square().mean(1).sum()
+        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
         self.minimize("critic", critic_loss)
 
-        action, log_prob = self._sample(model, batch.obs)
-        actor_loss = (alpha * log_prob - model.q(batch.obs, action).amin(0)).mean()
+        metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
+        self.move_target(self.config.tau)
+        return td_error.detach().abs().amax(0), {"critic_loss": critic_loss, "q": q.mean(), **metrics}
+
+    def improve_policy(
+        self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor
+    ) -> dict[str, Tensor]:
+        """Equations 7 and 18: one step of the policy, by its distributions over `obs`, and one of the temperature."""
+        c = self.config
+        action, log_prob = self.sample(policy)
+        actor_loss = (alpha * log_prob - self.value(model, obs, action)).mean()
         self.minimize("actor", actor_loss)
 
         if c.alpha is None:
             target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
             self.minimize("alpha", -(model.log_alpha.exp() * (log_prob.detach() + target_entropy)).mean())
-        self.move_target(c.tau)
-        return td_error.detach().abs().amax(0), {
-            "critic_loss": critic_loss,
-            "actor_loss": actor_loss,
-            "q": q.mean(),
-            "entropy": -log_prob.mean(),
-            "alpha": alpha,
-        }
+        return {"actor_loss": actor_loss, "entropy": -log_prob.mean(), "alpha": alpha}
 
-    def _sample(self, model: StochasticActorCritic, obs: Tensor) -> tuple[Tensor, Tensor]:
-        policy = model.policy(obs)
+    def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
+        """What the policy climbs: the smaller of both values, float32 ``[N]``."""
+        return model.q(obs, action).amin(0)
+
+    def alpha(self, model: StochasticActorCritic) -> Tensor:
+        """The temperature of now, 0-dimensional."""
+        return model.log_alpha.detach().exp() if self.config.alpha is None else torch.tensor(self.config.alpha)
+
+    def sample(self, policy: TanhGaussian) -> tuple[Tensor, Tensor]:
+        """Actions drawn from a policy with the learner's own numbers, and their log-probabilities."""
         return policy.sample_with_log_prob(self.normal_like(policy.mean))

@@ -49,7 +49,7 @@ class TD3(ControlAlgorithm):
         return self.build_network(DeterministicActorCritic, num_critics=2, exploration_std=std)
 
     def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """``L_Q = sum_i mean (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""
+        """``L_Q = sum_i mean w (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""
         c, target = self.config, self.target
         with torch.no_grad():
             noise = target_policy_noise(self.normal_like(batch.action), c.target_noise, c.target_noise_clip)
@@ -59,7 +59,7 @@ class TD3(ControlAlgorithm):
 
         q = model.q(batch.obs, batch.action)
         td_error = q - y
-        critic_loss = td_error.square().mean(1).sum()
+        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
         self.minimize("critic", critic_loss)
         metrics = {"critic_loss": critic_loss, "q": q.mean()}
 

@@ -13,7 +13,13 @@ from penstock.config.making import PRESETS, cannot_change, change_config, load_p
 from penstock.config.mixture import MixtureConfig
 from penstock.config.replay import ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
-from penstock.config.segment import AsynchronousConfig, SegmentConfig, require_whole_segments
+from penstock.config.segment import (
+    AsynchronousConfig,
+    FreshConfig,
+    SegmentConfig,
+    require_whole_minibatches,
+    require_whole_segments,
+)
 from penstock.config.sources import Source
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "AsynchronousConfig",
     "Config",
     "ConfigError",
+    "FreshConfig",
     "MixtureConfig",
     "ReplayConfig",
     "Schedule",
@@ -39,6 +46,7 @@ __all__ = [
     "load_preset",
     "make_config",
     "require",
+    "require_whole_minibatches",
     "require_whole_segments",
     "setting_hint",
     "value_at",

@@ -14,15 +14,11 @@ from penstock.config.sources import Source
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentConfig(Config):
-    """Settings of algorithms that learn from fresh segments. A batch is one segment of every lane."""
+class FreshConfig(Config):
+    """Settings of whatever learns from fresh segments. A batch is one segment of every lane."""
 
-    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("shared_encoder", "memory", "memory_size", "memory_span", "normalize_returns"), NETWORK
-    )
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("memory", "memory_size", "memory_span"), NETWORK)
 
-    shared_encoder: bool | None = None
-    """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""
     memory: Literal["none", "gru", "lstm"] = "none"
     """Memory core behind the encoder."""
     memory_size: int = 128
@@ -35,14 +31,6 @@ class SegmentConfig(Config):
     """Gradients are scaled down to this global norm."""
     segment_length: int = 32
     """Steps per segment (T)."""
-    entropy_coef: Scheduled = 0.01
-    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
-    entropy_coef_final: float | None = None
-    """A number's bonus moves linearly to this over total_steps; None: stays."""
-    value_coef: float = 0.5
-    """Weight of the value loss."""
-    normalize_returns: bool = True
-    """Running normalisation of value targets; its statistics travel with the weights."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -51,15 +39,6 @@ class SegmentConfig(Config):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         span = self.memory_span
         require(span is None or span > 1, "memory_span", span, "2 or more, or None")
-        for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
-            value = getattr(self, name)
-            is_weight = not isinstance(value, float) or 0.0 <= value < math.inf
-            require(is_weight, name, value, "a finite number, 0 or more")
-        if self.entropy_coef_final is not None and not isinstance(self.entropy_coef, float):
-            raise ConfigError(
-                f"entropy_coef={self.entropy_coef!r} is a function, which says itself where it ends: use "
-                f"entropy_coef_final=None, found {self.entropy_coef_final}"
-            )
         if self.burn_in and self.memory == "none":
             raise ConfigError(
                 f"burn_in={self.burn_in} has no memory to bring up to date: use memory='gru', or burn_in=0"
@@ -81,6 +60,37 @@ class SegmentConfig(Config):
     def replayed_sources(self) -> tuple[Source, ...]:
         """Where the other segments of a batch come from."""
         return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentConfig(FreshConfig):
+    """Settings of actor-critics that learn from fresh segments."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("shared_encoder", "normalize_returns"), NETWORK)
+
+    shared_encoder: bool | None = None
+    """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""
+    entropy_coef: Scheduled = 0.01
+    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
+    entropy_coef_final: float | None = None
+    """A number's bonus moves linearly to this over total_steps; None: stays."""
+    value_coef: float = 0.5
+    """Weight of the value loss."""
+    normalize_returns: bool = True
+    """Running normalisation of value targets; its statistics travel with the weights."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
+            value = getattr(self, name)
+            is_weight = not isinstance(value, float) or 0.0 <= value < math.inf
+            require(is_weight, name, value, "a finite number, 0 or more")
+        if self.entropy_coef_final is not None and not isinstance(self.entropy_coef, float):
+            raise ConfigError(
+                f"entropy_coef={self.entropy_coef!r} is a function, which says itself where it ends: use "
+                f"entropy_coef_final=None, found {self.entropy_coef_final}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,4 +121,15 @@ def require_whole_segments(batch_size: int, segment_length: int) -> None:
         raise ConfigError(
             f"batch_size={batch_size} is not a whole number of segments: use a multiple of "
             f"segment_length={segment_length}"
+        )
+
+
+def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
+    """Raise `ConfigError` unless all lanes' segments together are a whole number of updates of so many steps each."""
+    require_whole_segments(batch_size, config.segment_length)
+    if config.num_lanes * config.segment_length % batch_size:
+        raise ConfigError(
+            f"batch_size={batch_size} does not divide the {config.num_lanes * config.segment_length} steps that "
+            f"{config.num_lanes} lanes (num_workers={config.workers} x num_envs_per_worker="
+            f"{config.num_envs_per_worker}) collect in segments of {config.segment_length}"
         )

@@ -9,7 +9,26 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from penstock.algorithms import a2c, a3c, apex, appo, clear, ddpg, dqn, impact, impala, laser, ppo, r2d2, sac, td3
+from penstock.algorithms import (
+    a2c,
+    a3c,
+    apex,
+    apex_dpg,
+    appo,
+    clear,
+    crossq,
+    ddpg,
+    dqn,
+    impact,
+    impala,
+    laser,
+    ppo,
+    pqn,
+    r2d2,
+    sac,
+    td3,
+    tqc,
+)
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
@@ -84,6 +103,12 @@ class LASER(Face):
     algorithm = laser.LASER
 
 
+class PQN(Face):
+    """Trains with PQN, Q-learning without replay; settings are the fields of `penstock.algorithms.pqn.PQNConfig`."""
+
+    algorithm = pqn.PQN
+
+
 class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
 
@@ -118,3 +143,21 @@ class SAC(Face):
     """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
 
     algorithm = sac.SAC
+
+
+class TQC(Face):
+    """Trains with TQC, SAC with quantile critics; settings are the fields of `penstock.algorithms.tqc.TQCConfig`."""
+
+    algorithm = tqc.TQC
+
+
+class CrossQ(Face):
+    """Trains with CrossQ, SAC without targets; settings are the fields of `penstock.algorithms.crossq.CrossQConfig`."""
+
+    algorithm = crossq.CrossQ
+
+
+class ApeXDPG(Face):
+    """Trains with Ape-X DPG; settings are the fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`."""
+
+    algorithm = apex_dpg.ApeXDPG

@@ -54,14 +54,14 @@ class APPO(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -151,10 +151,10 @@ class APPO(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -231,14 +231,14 @@ class PPO(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -320,10 +320,10 @@ class PPO(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -396,14 +396,14 @@ class A2C(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -479,10 +479,10 @@ class A2C(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -552,14 +552,14 @@ class A3C(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -640,10 +640,10 @@ class A3C(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -715,14 +715,14 @@ class IMPALA(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -816,10 +816,10 @@ class IMPALA(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -897,14 +897,14 @@ class IMPACT(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -996,10 +996,10 @@ class IMPACT(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1077,14 +1077,14 @@ class CLEAR(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -1182,10 +1182,10 @@ class CLEAR(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1265,14 +1265,14 @@ class LASER(Face):
         Activation of the mlp encoder.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     memory
         Memory core behind the encoder.
     memory_size
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    shared_encoder
+        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
@@ -1368,10 +1368,10 @@ class LASER(Face):
         hidden_sizes: Sequence[int] = (64, 64),
         activation: Literal["tanh", "relu", "elu", "silu"] = "tanh",
         normalize_observations: bool = True,
-        shared_encoder: bool | None = None,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        shared_encoder: bool | None = None,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1406,6 +1406,156 @@ class LASER(Face):
         keep_checkpoints: int = 3,
         run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
+    ) -> None: ...
+
+class PQN(Face):
+    """Trains with PQN, Q-learning without replay; settings are the fields of `penstock.algorithms.pqn.PQNConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    burn_in
+        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+    max_grad_norm
+        Gradients are scaled down to this global norm.
+    segment_length
+        Steps per segment (T).
+    layer_norm
+        Layers of the encoder are normalised before their activation (section 3.3); one of your own is left as it is.
+    batch_size
+        Steps per update (one minibatch); all lanes' segments together are a multiple of it.
+    num_epochs
+        Passes over each batch.
+    q_lambda
+        Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment.
+    exploration
+        Probability of a random action at the start.
+    exploration_final
+        Probability of a random action after exploration_steps.
+    exploration_steps
+        Steps over which exploration falls.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (128, 128),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = True,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        memory_span: int | None = None,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "linear",
+        burn_in: int = 0,
+        max_grad_norm: float = 10.0,
+        segment_length: int = 64,
+        layer_norm: bool = True,
+        batch_size: int = 256,
+        num_epochs: int = 4,
+        q_lambda: float = 0.95,
+        exploration: float = 1.0,
+        exploration_final: float = 0.05,
+        exploration_steps: int = 50000,
+        seed: int = 0,
+        total_steps: int = 500000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_exploration: bool = False,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class DQN(Face):
@@ -2091,6 +2241,15 @@ class DDPG(Face):
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (as in CleanRL).
     seed
@@ -2157,6 +2316,10 @@ class DDPG(Face):
         goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
         exploration_noise: float = 0.1,
         seed: int = 0,
         total_steps: int = 1000000,
@@ -2243,6 +2406,15 @@ class TD3(Face):
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (section 6.1).
     target_noise
@@ -2315,6 +2487,10 @@ class TD3(Face):
         goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
         exploration_noise: float = 0.1,
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
@@ -2404,6 +2580,15 @@ class SAC(Face):
         Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
     tau
         How far the target networks move towards the online ones.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
     alpha
         Temperature, fixed; None: learned.
     initial_alpha
@@ -2474,9 +2659,545 @@ class SAC(Face):
         goals_per_step: int = 4,
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_exploration: bool = False,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class TQC(Face):
+    """Trains with TQC, SAC with quantile critics; settings are the fields of `penstock.algorithms.tqc.TQCConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    alpha
+        Temperature, fixed; None: learned.
+    initial_alpha
+        Where a learned temperature starts.
+    target_entropy
+        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+    num_critics
+        Critics (N).
+    num_quantiles
+        Quantiles by which each critic describes the return (M).
+    dropped_quantiles
+        Atoms that are left out of the targets, for each critic: the more, the more cautious (d). Published are 2 for
+        most tasks, 0 for HalfCheetah and 5 for Hopper.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 0.005,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
+        alpha: float | None = None,
+        initial_alpha: float = 1.0,
+        target_entropy: float | None = None,
+        num_critics: int = 5,
+        num_quantiles: int = 25,
+        dropped_quantiles: int = 2,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_exploration: bool = False,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class CrossQ(Face):
+    """Trains with CrossQ, SAC without targets; settings are the fields of `penstock.algorithms.crossq.CrossQConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode.
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        There is no target network: targets come of the network itself, which 1 says. Nothing else is legal.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    alpha
+        Temperature, fixed; None: learned.
+    initial_alpha
+        Where a learned temperature starts.
+    target_entropy
+        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+    critic_hidden_sizes
+        Widths of the critics' hidden layers; published are two of 2048.
+    adam_beta1
+        Decay of the optimisers' mean gradient.
+    policy_delay
+        Updates of the critics for each of the policy and the temperature.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 1,
+        publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 1.0,
+        prioritized: bool = False,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
+        alpha: float | None = None,
+        initial_alpha: float = 1.0,
+        target_entropy: float | None = None,
+        critic_hidden_sizes: Sequence[int] = (256, 256),
+        adam_beta1: float = 0.5,
+        policy_delay: int = 3,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_exploration: bool = False,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class ApeXDPG(Face):
+    """Trains with Ape-X DPG; settings are the fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    batch_size
+        Transitions per update, drawn from the replay buffer.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode (appendix D).
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones; 1: they are copied.
+    prioritized
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+        to the critics' loss alone.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps; not annealed here.
+    exploration_noise
+        Standard deviation of the noise on actions in [-1, 1], the same in every lane.
+    target_period
+        Updates between two moves of the target networks (appendix D).
+    max_actor_grad
+        Each element of the policy's gradient is clipped to this size (appendix D); None: not at all.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (256, 256),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.0001,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 256,
+        buffer_size: int = 1000000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 1.0,
+        ratio_slack: int | None = None,
+        n_step: int = 5,
+        publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 1.0,
+        prioritized: bool = True,
+        priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 0.4,
+        exploration_noise: float = 0.3,
+        target_period: int = 100,
+        max_actor_grad: float | None = 1.0,
         seed: int = 0,
         total_steps: int = 1000000,
         max_seconds: float | None = None,

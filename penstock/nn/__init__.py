@@ -1,5 +1,6 @@
 """Networks: encoders, memory cores, action distributions, and the agents' networks made of them."""
 
+from penstock.nn.batch_renorm import NormalizedActorCritic, follow
 from penstock.nn.continuous import DeterministicActorCritic, StochasticActorCritic
 from penstock.nn.distributions import (
     ILLEGAL,
@@ -37,6 +38,7 @@ __all__ = [
     "MemoryCore",
     "MultiCategorical",
     "NetworkConfig",
+    "NormalizedActorCritic",
     "PolicyNetwork",
     "QNetwork",
     "RunningMoments",
@@ -46,6 +48,7 @@ __all__ = [
     "build_encoder",
     "distribution_of",
     "flatten_",
+    "follow",
     "joined",
     "legal_values",
     "num_parameters",

@@ -47,6 +47,10 @@ class ContinuousActorCritic(PolicyNetwork):
         What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
     num_critics : int
         Number ``C`` of critics.
+    num_quantiles : int
+        Number ``M`` of quantiles by which each critic describes the return; 1: its mean.
+    critic_sizes : tuple of int, optional
+        Widths of the critics' hidden layers where they are not the actor's, ``config.hidden_sizes``.
     outputs_per_dimension : int
         How many numbers the actor gives for each of the ``d``.
 
@@ -69,6 +73,8 @@ class ContinuousActorCritic(PolicyNetwork):
         *,
         num_critics: int,
         outputs_per_dimension: int,
+        num_quantiles: int = 1,
+        critic_sizes: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
         if action.choices:
@@ -80,12 +86,20 @@ class ContinuousActorCritic(PolicyNetwork):
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
         if isinstance(self.encoder, MLP):
             self.critic_encoder: nn.Module = SideBySide()
-            num_features, sizes = encoder_input_size(observation), config.hidden_sizes
+            num_features = encoder_input_size(observation)
+            sizes = config.hidden_sizes if critic_sizes is None else critic_sizes
             activation = config.activation
         else:
             self.critic_encoder, _ = feedforward_encoder(observation, config)
             sizes, activation = IMAGE_CRITIC_SIZES, "relu"
-        self.critics = Critics(num_features + action.noise_size, sizes, activation, num_critics)
+        num_inputs = num_features + action.noise_size
+        self.critics = self.build_critics(num_inputs, sizes, activation, num_critics, num_quantiles)
+
+    def build_critics(
+        self, input_size: int, sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int
+    ) -> Critics:
+        """Make the critics; parameters as for :class:`Critics`."""
+        return Critics(input_size, sizes, activation, num_critics, num_quantiles)
 
     def q(self, observation: Tensor, action: Tensor) -> Tensor:
         """Values by all critics.
@@ -100,7 +114,7 @@ class ContinuousActorCritic(PolicyNetwork):
         Returns
         -------
         Tensor
-            Values, float32 ``[C, N]``.
+            Values, float32 ``[C, N]``; of several quantiles ``[C, N, M]``.
         """
         features = self.critic_encoder(self.input(observation))
         with without_autocast(features.device):
@@ -108,7 +122,10 @@ class ContinuousActorCritic(PolicyNetwork):
             return q
 
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`."""
+        """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
+
+        Of critics without quantiles.
+        """
         features = self.critic_encoder(self.input(observation))
         with without_autocast(features.device):
             return self.critics.first(torch.cat((features.float(), action), -1))
@@ -166,7 +183,7 @@ class StochasticActorCritic(ContinuousActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics
+    observation, action, config, num_critics, num_quantiles, critic_sizes
         As for :class:`ContinuousActorCritic`.
     initial_alpha : float
         Temperature to start with.
@@ -185,13 +202,21 @@ class StochasticActorCritic(ContinuousActorCritic):
         *,
         num_critics: int,
         initial_alpha: float = 1.0,
+        num_quantiles: int = 1,
+        critic_sizes: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(observation, action, config, num_critics=num_critics, outputs_per_dimension=2)
+        super().__init__(
+            observation, action, config,
+            num_critics=num_critics, outputs_per_dimension=2, num_quantiles=num_quantiles, critic_sizes=critic_sizes,
+        )  # fmt: skip
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Distributions for observations ``[N, *shape]`` as they lie in their column, over ``[N, d]`` actions."""
-        features = self.encoder(self.input(observation))
+        return self.distribution(self.encoder(self.input(observation)))
+
+    def distribution(self, features: Tensor) -> TanhGaussian:
+        """Distributions over ``[N, d]`` actions from what the encoder makes of observations, ``[N, F]``."""
         with without_autocast(features.device):
             mean, x = self.actor_head(features.float()).chunk(2, -1)
             low, high = LOG_STD_RANGE
@@ -217,22 +242,32 @@ class Critics(nn.Module):
         Their activation.
     num_critics : int
         Number ``C`` of critics.
+    num_quantiles : int
+        Number ``M`` of quantiles that each gives.
     """
 
-    def __init__(self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int) -> None:
+    def __init__(
+        self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int = 1
+    ) -> None:
         super().__init__()
         self.num_critics = num_critics
         sizes = (input_size, *hidden_sizes)
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
-        self.head = StackedLinear(num_critics, sizes[-1], 1)
+        self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
         # In place where that is possible: a layer's output is of no use without it, and memory costs time.
         self.activation = nn.ReLU(inplace=True) if activation == "relu" else ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn inputs ``[N, I]`` into values ``[C, N]``."""
+        """Turn inputs ``[N, I]`` into values ``[C, N]``, or of several quantiles ``[C, N, M]``."""
         x = x.expand(self.num_critics, *x.shape)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.baddbmm(layer.bias, x, layer.weight))
+        return self.values(x)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Turn the last hidden layer ``[C, N, H]`` into values, as `forward` returns them."""
+        if self.head.weight.shape[-1] > 1:
+            return torch.baddbmm(self.head.bias, x, self.head.weight)
         # For a single output a sum is several times as fast as a product of matrices.
         return (x * self.head.weight.mT).sum(-1) + self.head.bias.squeeze(-1)
 

@@ -53,6 +53,8 @@ class NetworkConfig:
         Running normalisation of observations that are floating point; others are never normalised.
     normalize_returns
         The value head predicts returns less their running mean, in units of their running deviation.
+    layer_norm
+        Whether layers of Penstock's own encoders are normalised before their activation.
     initial_log_std
         Where the logarithm of the standard deviation of continuous actions starts.
 
@@ -72,6 +74,7 @@ class NetworkConfig:
     shared_encoder: bool | None = None
     normalize_observations: bool = False
     normalize_returns: bool = False
+    layer_norm: bool = False
     initial_log_std: float = 0.0
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy
+from penstock.nn.layer_norm import normalize_layers_
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input
@@ -43,7 +44,7 @@ class QNetwork(PolicyNetwork):
         The discrete actions it values.
     config : NetworkConfig
         What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size``,
-        ``memory_span`` and ``normalize_observations`` apply.
+        ``memory_span``, ``layer_norm`` and ``normalize_observations`` apply.
     dueling : bool
         Two streams instead of one linear layer.
     epsilon : float
@@ -74,6 +75,8 @@ class QNetwork(PolicyNetwork):
         self.choices = action.choices
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = encoder_near_zero(observation, config)
+        if config.layer_norm and not callable(config.encoder):
+            normalize_layers_(self.encoder)
         self.memory: MemoryCore | None = None
         if config.memory != "none":
             self.memory = MemoryCore(config.memory, num_features, config.memory_size, config.memory_span)

@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.returns import explained_variance, gae, vtrace
+from penstock.algorithms.arithmetic.returns import explained_variance, gae, lambda_return, vtrace
 
 GAMMA = 0.9
 REWARD = [1.0, 2.0, 3.0]
@@ -89,6 +89,20 @@ def test_vtrace_does_not_fake_the_bootstrap_from_the_last_value():
     target, advantage = g1(vtrace, ratios=ON_POLICY)
     for ours, fake in zip(target + advantage, fake_target + fake_advantage, strict=True):
         assert abs(ours - fake) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("lambda_", "terminated", "expected"),
+    [
+        (1.0, (), [6.688, 6.32, 4.8]),  # golden row a: 1 + 0.9 (2 + 0.9 (3 + 0.9 * 2))
+        (0.95, (), [6.3216325, 6.1715, 4.8]),  # golden row f
+        (0.0, (), [1.9, 3.35, 4.8]),  # one step: r_t + 0.9 V_t+1
+        (1.0, (1,), [2.8, 2.0, 4.8]),  # golden row b
+    ],
+)
+def test_lambda_returns_have_the_golden_numbers(lambda_, terminated, expected):
+    found = lambda_return(column(REWARD), column(VALUE), flags(*terminated), flags(), gamma=GAMMA, lambda_=lambda_)
+    assert found.flatten().tolist() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +187,20 @@ def test_gae_is_the_explicit_sum_of_discounted_errors(steps, batch, seed):
         expected = explicit_sum(segment, t, b, lambda s, b: 1.0, lambda s, b: 0.97 * 0.9, 0.97)
         assert advantage[t, b].item() == pytest.approx(expected, abs=1e-12)
         assert target[t, b].item() == pytest.approx(expected + segment["value"][t, b].item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("lambda_", [0.0, 0.65, 1.0])
+@pytest.mark.parametrize(("steps", "batch"), SEGMENTS)
+def test_lambda_returns_are_the_recursion_of_their_definition(steps, batch, seed, lambda_):
+    segment, _ = random_segment(steps, batch, seed)
+    found = lambda_return(**segment, gamma=0.9, lambda_=lambda_)
+    for t, b in valid_rows(segment):
+        following = segment["value"][t + 1, b]
+        if trace_goes_on(segment, t, b):
+            following = lambda_ * found[t + 1, b] + (1.0 - lambda_) * following
+        discount = 0.0 if segment["terminated"][t, b] else 0.9
+        assert found[t, b].item() == pytest.approx((segment["reward"][t, b] + discount * following).item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -207,7 +207,7 @@ def test_an_algorithms_id_is_short_for_penstocks_own_and_finds_every_algorithm_a
 
 def test_an_unknown_algorithm_is_refused_with_the_closest_name():
     with pytest.raises(
-        ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: a2c, a3c, apex, appo, "
+        ConfigError, match=r"unknown algorithm 'apo'; did you mean 'appo'.*legal: a2c, a3c, apex, apexdpg, appo, "
     ):
         load_algorithm("apo")
 

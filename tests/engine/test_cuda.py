@@ -126,7 +126,7 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     [
         (APPO, {"num_epochs": 2}), (APPO, {"advantage_estimator": "vtrace"}), (APPO, {"memory": "lstm"}),
         (APPO, {"num_minibatches": 1}), (PPO, {}), (A2C, {}), (IMPALA, {"memory": "gru"}), (CLEAR, {}),
-        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}),
+        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}), (PQN, {}),
     ],
 )  # fmt: skip
 def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact, algorithm, settings):

@@ -51,7 +51,11 @@ RUNS = [
     pytest.param(penstock.DQN, {**EVERYTHING, "updates_per_step": 0.25, "num_envs_per_worker": 2}, id="dqn-everything"),
     pytest.param(penstock.ApeX, {"num_envs_per_worker": 4, "inference": "central"}, id="apex-central"),
     pytest.param(penstock.TD3, {**PENDULUM, "updates_per_step": 2.0}, id="td3"),
+    pytest.param(penstock.TD3, {**PENDULUM, "prioritized": True, "n_step": 3}, id="td3-prioritized"),
     pytest.param(penstock.SAC, PENDULUM, id="sac"),
+    pytest.param(penstock.TQC, PENDULUM, id="tqc"),
+    pytest.param(penstock.CrossQ, PENDULUM, id="crossq"),
+    pytest.param(penstock.ApeXDPG, {**PENDULUM, "num_envs_per_worker": 2, "inference": "central"}, id="apexdpg"),
 ]
 
 
@@ -166,7 +170,8 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "settings"), [(penstock.DQN, EVERYTHING), (penstock.TD3, PENDULUM), (penstock.SAC, PENDULUM)]
+    ("algorithm", "settings"),
+    [(penstock.DQN, EVERYTHING), *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ))],
 )
 def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorithm, settings, tmp_path):
     with algorithm(**{**SERIAL, **settings, "run_dir": str(tmp_path / "run")}) as trainer:
@@ -207,7 +212,17 @@ def log_of(path):
 PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
 
 
-@pytest.mark.parametrize(("algorithm", "settings"), [(penstock.TD3, {}), (penstock.DQN, PRIORITIZED)])
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (penstock.TD3, {}),
+        (penstock.TD3, {"prioritized": True, "n_step": 3}),
+        (penstock.DQN, PRIORITIZED),
+        (penstock.TQC, {}),
+        (penstock.CrossQ, {}),
+        (penstock.ApeXDPG, {"num_envs_per_worker": 1}),
+    ],
+)
 def test_a_run_with_its_replay_goes_on_as_if_it_had_not_stopped(algorithm, settings, tmp_path):
     path = tmp_path / "run"
     rows, checkpoint = begin(path, algorithm, **settings)
@@ -219,7 +234,8 @@ def test_a_run_with_its_replay_goes_on_as_if_it_had_not_stopped(algorithm, setti
         trainer.save(str(tmp_path / "copy"))
         copy = load_checkpoint(tmp_path / "copy")
         assert identical(copy.weights, checkpoint.weights)
-        for name in ("target", "optimizers", "generator"):
+        assert ("target" in copy.state) == (algorithm is not penstock.CrossQ)
+        for name in {"target", "optimizers", "generator"} & copy.state.keys():
             assert identical(copy.state[name], checkpoint.state[name]), name
         trainer.train(4, quiet=True)
         assert trainer.status.steps == 64

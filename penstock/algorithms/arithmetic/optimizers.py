@@ -58,6 +58,14 @@ class TorchRMSProp(Eager, torch.optim.RMSprop):
     step = plain(torch.optim.RMSprop.step)
 
 
-def fused_adam(parameters: Iterable[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8) -> Adam:
+class RAdam(Eager, torch.optim.RAdam):
+    """Liu et al. 2020 (arXiv:1908.03265)."""
+
+    step = plain(torch.optim.RAdam.step)
+
+
+def fused_adam(
+    parameters: Iterable[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8, beta1: float = 0.9
+) -> Adam:
     """Adam as one kernel per update."""
-    return Adam(parameters, lr=learning_rate, eps=eps, fused=True)
+    return Adam(parameters, lr=learning_rate, betas=(beta1, 0.999), eps=eps, fused=True)

@@ -66,6 +66,43 @@ def gae(
 
 
 @torch.no_grad()
+def lambda_return(
+    reward: Tensor,
+    value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    *,
+    gamma: float,
+    lambda_: float,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """Lambda-returns, arXiv:2407.04811 equation 6, with truncation kept apart.
+
+        G_t = r_t + d_t (lambda G_t+1 + (1 - lambda) V_t+1)    where the trace goes on (k_t)
+        G_t = r_t + d_t V_t+1                                  elsewhere
+
+    With ``V = max_a Q`` they are those of Peng's Q(lambda): traces are not cut at actions that are not the best. They
+    are `gae`'s second result.
+
+    Parameters
+    ----------
+    reward, value, terminated, truncated, gamma, lambda_, valid
+        As for :func:`gae`.
+
+    Returns
+    -------
+    Tensor
+        ``G_t``, ``[T, B]``.
+
+    Raises
+    ------
+    ValueError
+        When the shapes do not belong together.
+    """
+    return gae(reward, value, terminated, truncated, gamma=gamma, lambda_=lambda_, valid=valid)[1]
+
+
+@torch.no_grad()
 def vtrace(
     reward: Tensor,
     value: Tensor,

@@ -24,7 +24,8 @@ class ReplayAlgorithm(Algorithm):
     Attributes
     ----------
     target
-        The target network, in the learner alone: a copy of the model that `update` moves after it.
+        The target network, in the learner alone: a copy of the model that `update` moves after it. Where the algorithm
+        has none, the model.
     optimizers
         By name, in the learner alone.
     generator
@@ -34,6 +35,8 @@ class ReplayAlgorithm(Algorithm):
     Config: ClassVar[type[Config]] = ReplayConfig
     config: ReplayConfig
     data_path: str | type = "replay"
+    has_target: ClassVar[bool] = True
+    """Whether there is a target network. Without, `target` is the model itself."""
 
     target: Any
     optimizers: dict[str, torch.optim.Optimizer]
@@ -109,11 +112,13 @@ class ReplayAlgorithm(Algorithm):
             What to go on from.
         """
         device = next(model.parameters()).device
-        self.target = self.build_model().to(device).requires_grad_(False)
-        flatten_(self.target)
-        self._whole_target = stretch_of(list(self.target.parameters()))
-        self._whole_model = stretch_of(list(model.parameters()))
-        self.target.input = model.input  # one normalisation of observations for both
+        self.target = model
+        if self.has_target:
+            self.target = self.build_model().to(device).requires_grad_(False)
+            flatten_(self.target)
+            self._whole_target = stretch_of(list(self.target.parameters()))
+            self._whole_model = stretch_of(list(model.parameters()))
+            self.target.input = model.input  # one normalisation of observations for both
         self.optimizers, self._trained, self._rates = {}, {}, {}
         for name, (parameters, rate) in self.trained_parameters(model).items():
             self.optimizers[name] = self.build_optimizer(joined(parameters), self.learning_rate(rate, 0.0))
@@ -123,7 +128,8 @@ class ReplayAlgorithm(Algorithm):
         if learning is None:
             self.restart_target(model)
             return
-        self.target.load_state_dict(learning["target"])
+        if self.has_target:
+            self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
             go_on(optimizer, learning["optimizers"][name])
         generator = learning["generator"].cpu()
@@ -132,7 +138,8 @@ class ReplayAlgorithm(Algorithm):
 
     def restart_target(self, model: PolicyNetwork) -> None:
         """Let the target network be the model."""
-        self.target.load_state_dict(model.state_dict())
+        if self.has_target:
+            self.target.load_state_dict(model.state_dict())
 
     def move_target(self, tau: float) -> None:
         """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied.
@@ -144,7 +151,7 @@ class ReplayAlgorithm(Algorithm):
     def learning_state(self) -> dict[str, Any]:
         """What only the learner has, as tensors and plain values."""
         return {
-            "target": self.target.state_dict(),
+            **({"target": self.target.state_dict()} if self.has_target else {}),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "generator": self.generator.get_state(),
         }
@@ -155,13 +162,24 @@ class ReplayAlgorithm(Algorithm):
             for group in optimizer.param_groups:
                 group["lr"] = self.learning_rate(self._rates[name], progress)
 
-    def minimize(self, name: str, loss: Tensor, max_grad_norm: float = math.inf) -> Tensor:
+    def minimize(
+        self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf
+    ) -> Tensor:
         """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
+
+        Parameters
+        ----------
+        name, loss
+            The optimiser's name among `optimizers`, and what it minimises.
+        max_grad_norm
+            The gradient is scaled down to this norm.
+        max_grad
+            Each of its elements is clipped to ``[-max_grad, max_grad]``.
 
         Returns
         -------
         Tensor
-            The gradient's norm, before it was scaled down to `max_grad_norm`.
+            The gradient's norm, before it was scaled down or clipped.
 
         Raises
         ------
@@ -177,6 +195,8 @@ class ReplayAlgorithm(Algorithm):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
         if max_grad_norm < math.inf:
             whole.grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+        if max_grad < math.inf:
+            whole.grad.clamp_(-max_grad, max_grad)
         optimizer.step()
         if torch.is_autocast_enabled(norm.device.type):
             torch.clear_autocast_cache()  # it holds copies of the parameters that have just moved

@@ -14,7 +14,7 @@ from penstock.algorithms.arithmetic.likeness import projection
 from penstock.algorithms.arithmetic.optimizers import fused_adam
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
-from penstock.config import Config, SegmentConfig, Source, value_at
+from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -25,7 +25,7 @@ class SegmentAlgorithm(Algorithm):
     """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it."""
 
     Config: ClassVar[type[Config]] = SegmentConfig
-    config: SegmentConfig
+    config: Any  # a SegmentConfig, or of a network without a policy of its own a FreshConfig
     data_path: str | type = "segments"
     synchronous: ClassVar[bool] = False
     """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
@@ -40,7 +40,7 @@ class SegmentAlgorithm(Algorithm):
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
-    def __init__(self, config: SegmentConfig, observation: ObservationSpec, action: ActionSpec) -> None:
+    def __init__(self, config: FreshConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
         self._projections: dict[tuple[str, torch.device], Tensor] = {}
         self._elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
@@ -54,12 +54,12 @@ class SegmentAlgorithm(Algorithm):
         """Where segments are replayed, a mixture."""
         return "mixture" if config.replayed_sources and cls.data_path == "segments" else cls.data_path
 
-    def build_model(self) -> ActorCritic:
-        """Make the actor-critic."""
+    def build_model(self) -> Any:
+        """Make the actor-critic. Another network needs methods of its own to act, and to be evaluated."""
         names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns")
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
-    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+    def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""
         return fused_adam(list(model.parameters()), self.learning_rate(self.config.learning_rate, 0.0), eps=1e-5)
 
@@ -72,7 +72,7 @@ class SegmentAlgorithm(Algorithm):
                 shapes["features"] = (width or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
-    def act(self, model: ActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+    def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Sample an action in each lane; recorded are its log-probability and `records`."""
         more: dict[str, Tensor] = {}
         if "value" in self.records or "features" in self.records:
@@ -98,14 +98,14 @@ class SegmentAlgorithm(Algorithm):
             self._projections[key] = matrix.to(features.device)
         return features @ self._projections[key]
 
-    def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
+    def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
         """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""
 
     def learning_state(self) -> dict[str, Any]:
         """What only the learner has, as tensors and plain values."""
         return {}
 
-    def updated(self, model: ActorCritic, updates: int) -> None:
+    def updated(self, model: Any, updates: int) -> None:
         """The model has made so many updates: the learner calls it after each. Nothing follows, here."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
@@ -123,13 +123,13 @@ class SegmentAlgorithm(Algorithm):
         return {}
 
     @torch.no_grad()
-    def prepare(self, model: ActorCritic, batch: Batch) -> None:
+    def prepare(self, model: Any, batch: Batch) -> None:
         """Compute the targets of a whole batch, before its updates, where they hold for all of them."""
         if "batch" in self.targets_for:
             policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
             batch.targets = self.targets(model, batch, policy[:-1], values)
 
-    def update_statistics(self, model: ActorCritic, batch: Batch, into: ActorCritic | None = None) -> None:
+    def update_statistics(self, model: Any, batch: Batch, into: Any = None) -> None:
         """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
 
         Parameters
@@ -199,7 +199,7 @@ class SegmentAlgorithm(Algorithm):
             "old_value": value[:-1],
         }
 
-    def backward(self, model: ActorCritic, batch: Batch, autocast: AbstractContextManager[object]) -> Metrics:
+    def backward(self, model: Any, batch: Batch, autocast: AbstractContextManager[object]) -> Metrics:
         """Leave the loss's gradient, scaled down to ``max_grad_norm``, with the parameters; return what is reported.
 
         Raises
@@ -212,7 +212,7 @@ class SegmentAlgorithm(Algorithm):
         return metrics
 
     def gradient(
-        self, model: ActorCritic, batch: Batch, autocast: AbstractContextManager[object]
+        self, model: Any, batch: Batch, autocast: AbstractContextManager[object]
     ) -> tuple[Tensor, Metrics]:
         """What `backward` does, whatever comes of it; return the loss, too."""
         with autocast:
@@ -222,7 +222,7 @@ class SegmentAlgorithm(Algorithm):
         found = {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
         return loss.detach(), found
 
-    def evaluate(self, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
+    def evaluate(self, model: Any, batch: Batch) -> tuple[Tensor, Metrics]:
         """Evaluate the model on one minibatch, once; set its targets if they are an update's; return what `loss` does.
 
         Parameters

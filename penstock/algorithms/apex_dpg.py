@@ -1,0 +1,108 @@
+"""Ape-X DPG: distributed prioritized replay for continuous actions (Horgan et al. 2018, arXiv:1803.00933)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.ddpg import DDPG, DDPGConfig
+from penstock.config import Config, Scheduled, require
+from penstock.experience.layout import Column
+from penstock.experience.run_replay import FirstPriorities
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import DeterministicActorCritic, uniform_action
+from penstock.replay import Prioritized
+from penstock.replay.settings import Sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApeXDPGConfig(DDPGConfig):
+    """Ape-X DPG: many lanes fill a prioritized replay, whose first priorities they find; one learner draws from it.
+
+    Of the paper's prioritized eviction nothing is here: the buffer overwrites what is oldest.
+    """
+
+    num_envs_per_worker: int = 4
+    """Lanes per rollout worker."""
+    n_step: int = 5
+    """Steps of reward in a transition, fewer at the end of an episode (appendix D)."""
+    learning_rate: Scheduled = 1e-4
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    tau: float = 1.0
+    """How far the target networks move towards the online ones; 1: they are copied."""
+    target_period: int = 100
+    """Updates between two moves of the target networks (appendix D)."""
+    max_actor_grad: float | None = 1.0
+    """Each element of the policy's gradient is clipped to this size (appendix D); None: not at all."""
+    exploration_noise: float = 0.3
+    """Standard deviation of the noise on actions in [-1, 1], the same in every lane."""
+    prioritized: bool = True
+    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
+    to the critics' loss alone."""
+    priority_beta_final: float = 0.4
+    """Exponent of the importance weights at total_steps; not annealed here."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X DPG without priorities is "ddpg"')
+        require(self.target_period > 0, "target_period", self.target_period, "1 or more")
+        size = self.max_actor_grad
+        require(size is None or size > 0, "max_actor_grad", size, "more than 0, or None")
+
+
+class ApeXDPG(DDPG):
+    """DDPG on Ape-X's data path: n-step targets, priorities, and lanes that find the first ones.
+
+    A first priority is the error that the learner would find with the lane's weights: lanes hold actor and critic of
+    one version. Their next action is therefore the policy's own, and not its target's; the two differ by at most
+    `target_period` updates.
+    """
+
+    Config: ClassVar[type[Config]] = ApeXDPGConfig
+    config: ApeXDPGConfig
+
+    def sampler(self) -> Sampler:
+        """Prioritized, with weights divided by the largest in the whole buffer."""
+        return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize="buffer")
+
+    def first_priorities(self) -> FirstPriorities:
+        """The absolute temporal difference under the values by the critic of who acted (section 3)."""
+        return absolute_td_error
+
+    def record_columns(self) -> tuple[Column, ...]:
+        """What first priorities are found from: values of the action taken, and of the policy's, its best one."""
+        return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
+
+    def act(self, model: DeterministicActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose at random until learning starts, then as the policy explores; recorded are the critic's values."""
+        choice, memory = model.act(request.obs, request.first, request.memory)
+        is_random = request.steps < self.config.learning_starts
+        action = uniform_action(request.noise) if is_random else choice.sample(request.noise)
+        values = {"value": model.q1(request.obs, action), "max_value": model.q1(request.obs, choice.mode())}
+        return {"action": action, **values}, memory
+
+    def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """``L_Q = mean w (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``, with ``y = R + disc Q'(o', mu'(o'))``."""
+        c, target = self.config, self.target
+        with torch.no_grad():
+            next_value = target.q1(batch.next_obs, target.policy(batch.next_obs))
+            y = td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q1(batch.obs, batch.action)
+        td_error = q - y
+        critic_loss = (batch.weights * td_error.square()).mean()
+        self.minimize("critic", critic_loss)
+
+        actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
+        self.minimize("actor", actor_loss, max_grad=c.max_actor_grad or math.inf)
+        if batch.number % c.target_period == 0:
+            self.move_target(c.tau)
+        return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}

@@ -1,0 +1,72 @@
+"""Distributions of returns as quantiles: how they are learned, and how several of them are mixed and cut."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
+    """All atoms of several distributions but the largest ones, in rising order (TQC, arXiv:2005.04269, section 3).
+
+    Parameters
+    ----------
+    atoms : Tensor
+        ``M`` atoms of each of ``C`` distributions, float32 ``[C, N, M]``.
+    num_dropped : int
+        How many of the ``C M`` atoms of each row are left out, less than ``C M``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[N, C M - num_dropped]``.
+    """
+    mixture = atoms.transpose(0, 1).flatten(1)
+    return mixture.sort(-1).values[:, : mixture.shape[1] - num_dropped]
+
+
+def quantile_huber(quantiles: Tensor, samples: Tensor) -> Tensor:
+    """Distance of quantiles from samples of a distribution (QR-DQN, arXiv:1710.10044, equation 10, kappa 1).
+
+        L     = mean_m mean_k |tau_m - 1{u < 0}| Huber(u),    u = y_k - theta_m
+        tau_m = (2 m - 1) / (2 M)
+
+    No pair of a quantile and a sample is looked at. The samples at most 1 below a quantile, those at most 1 above, and
+    those farther away are four stretches of the sorted samples, and the loss needs no more of a stretch than its number
+    of samples, their sum and that of their squares. These are differences of running sums, in float64.
+
+    Parameters
+    ----------
+    quantiles : Tensor
+        ``theta``: ``M`` quantiles of each of ``C`` distributions, float32 ``[C, N, M]``.
+    samples : Tensor
+        ``y``: ``K`` samples for each row, in rising order, float32 ``[N, K]``; no gradient flows to them.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[C, N]``.
+    """
+    num_networks, _, count = quantiles.shape
+    y = samples.detach().double()
+    center = y.mean(1, keepdim=True)
+    y = y - center  # squares are then of differences
+    theta = quantiles.double().transpose(0, 1).flatten(1) - center
+    tau = ((torch.arange(count, device=y.device) + 0.5) / count).repeat(num_networks)
+    sums = torch.nn.functional.pad(torch.stack((torch.ones_like(y), y, y.square())).cumsum(-1), (1, 0))
+
+    def below(bound: Tensor) -> Tensor:
+        """Number, sum and sum of squares of the samples below each bound, ``[3, N, C M]``."""
+        place = torch.searchsorted(y, bound.detach().contiguous())
+        return sums.gather(2, place.expand(3, -1, -1))
+
+    def near(stretch: Tensor) -> Tensor:
+        """Sum of ``u^2 / 2`` over a stretch."""
+        return 0.5 * (stretch[2] - 2.0 * theta * stretch[1] + theta.square() * stretch[0])
+
+    far_below, all_below, not_far_above = below(theta - 1.0), below(theta), below(theta + 1.0)
+    far_above = sums[..., -1:] - not_far_above
+    under = far_below[0] * (theta - 0.5) - far_below[1] + near(all_below - far_below)
+    over = far_above[1] - far_above[0] * (theta + 0.5) + near(not_far_above - all_below)
+    loss = ((1.0 - tau) * under + tau * over) / y.shape[1]
+    return loss.unflatten(1, (num_networks, count)).mean(2).T.float()

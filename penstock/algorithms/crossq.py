@@ -1,0 +1,96 @@
+"""CrossQ: SAC with batch normalisation and without target networks (Bhatt et al. 2024, arXiv:1902.05605)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from penstock.algorithms.arithmetic.optimizers import fused_adam
+from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.sac import SAC, SACConfig
+from penstock.config import NETWORK, Config, Scheduled, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import NormalizedActorCritic, follow
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossQConfig(SACConfig):
+    """CrossQ: values and their targets come of one pass through critics that are normalised batch by batch.
+
+    The critics are as wide as the policy here, which two cores can bear; those of the paper are in the preset "mujoco".
+    """
+
+    fixed: ClassVar[Mapping[str, str]] = {"critic_hidden_sizes": NETWORK}
+
+    critic_hidden_sizes: tuple[int, ...] = (256, 256)
+    """Widths of the critics' hidden layers; published are two of 2048."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    adam_beta1: float = 0.5
+    """Decay of the optimisers' mean gradient."""
+    policy_delay: int = 3
+    """Updates of the critics for each of the policy and the temperature."""
+    tau: float = 1.0
+    """There is no target network: targets come of the network itself, which 1 says. Nothing else is legal."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        sizes = self.critic_hidden_sizes
+        require(all(size > 0 for size in sizes), "critic_hidden_sizes", sizes, "all more than 0")
+        require(0.0 <= self.adam_beta1 < 1.0, "adam_beta1", self.adam_beta1, "0 or more, and less than 1")
+        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
+        require(self.tau == 1.0, "tau", self.tau, '1: CrossQ has no target network; with one it is "sac"')
+
+
+class CrossQ(SAC):
+    """SAC whose critics are their own targets.
+
+    A target network keeps targets from running away. Batch normalisation does the same if both ends of a transition go
+    through the critics in one batch. Weights and running moments travel together: lanes act by the running moments, as
+    the learner's targets do where they ask for the next action.
+    """
+
+    Config: ClassVar[type[Config]] = CrossQConfig
+    config: CrossQConfig
+    has_target = False
+
+    def build_model(self) -> NormalizedActorCritic:
+        """Make the policy, both critics and the temperature."""
+        c = self.config
+        return self.build_network(
+            NormalizedActorCritic, num_critics=2, critic_sizes=c.critic_hidden_sizes, initial_alpha=c.initial_alpha
+        )
+
+    def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
+        """Adam with little momentum, as published."""
+        return fused_adam([parameter], learning_rate, beta1=self.config.adam_beta1)
+
+    def update(self, model: NormalizedActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:  # type: ignore[override]
+        """Section 3: critics; every `policy_delay` updates policy and temperature, as SAC's.
+
+            L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
+
+        Both Q of a transition come of one batch, and no gradient goes through ``y``.
+        """
+        c, alpha = self.config, self.alpha(model)
+        with torch.no_grad():
+            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
+
+        q, next_q = model.joint_q(batch.obs, batch.action, batch.next_obs, next_action)
+        y = td_target(batch.reward, batch.discount, next_q.detach().amin(0) - alpha * next_log_prob)
+        td_error = q - y
+        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
+        self.minimize("critic", critic_loss)
+        follow(model.critics)
+        metrics = {"critic_loss": critic_loss, "q": q.mean()}
+
+        if batch.number % c.policy_delay == 0:
+            metrics |= self.improve_policy(model, model.policy(batch.obs, by_batch=True), batch.obs, alpha)
+            follow(model.encoder)
+        return td_error.detach().abs().amax(0), metrics

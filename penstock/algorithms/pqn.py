@@ -1,0 +1,132 @@
+"""PQN: parallelised Q-network (Gallici et al. 2025, arXiv:2407.04811)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.losses import masked_mean, value_error
+from penstock.algorithms.arithmetic.optimizers import RAdam
+from penstock.algorithms.arithmetic.returns import lambda_return
+from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
+from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import NETWORK, Config, FreshConfig, Scheduled, require, require_whole_minibatches
+from penstock.envs.spaces import ActionKind
+from penstock.experience.batch import Batch
+from penstock.nn import QNetwork
+
+
+@dataclass(frozen=True, kw_only=True)
+class PQNConfig(FreshConfig):
+    """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
+
+    Sizes and rates are for classic control; those of the paper, for images, are presets.
+    """
+
+    fixed: ClassVar[Mapping[str, str]] = {"layer_norm": NETWORK}
+
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of mlp networks."""
+    activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
+    """Activation of mlp networks."""
+    layer_norm: bool = True
+    """Layers of the encoder are normalised before their activation (section 3.3); one of your own is left as it is."""
+    segment_length: int = 64
+    """Steps per segment (T)."""
+    batch_size: int = 256
+    """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
+    num_epochs: int = 4
+    """Passes over each batch."""
+    learning_rate: Scheduled = 1e-3
+    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
+    max_grad_norm: float = 10.0
+    """Gradients are scaled down to this global norm."""
+    q_lambda: float = 0.95
+    """Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment."""
+    exploration: float = 1.0
+    """Probability of a random action at the start."""
+    exploration_final: float = 0.05
+    """Probability of a random action after exploration_steps."""
+    exploration_steps: int = 50_000
+    """Steps over which exploration falls."""
+    total_steps: int = 500_000
+    """Budget in steps; schedules run over it."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("num_epochs", "exploration_steps"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        for name in ("q_lambda", "exploration", "exploration_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require_whole_minibatches(self, self.batch_size)
+
+
+class PQN(SegmentAlgorithm):
+    """Q-learning from fresh segments: no replay, no target network; normalised layers keep it stable.
+
+    Traces go on through random actions (Peng's Q(lambda)), which is right only for steps that the newest policy took.
+    Rollout workers therefore wait while the learner learns, as PPO's do.
+    """
+
+    Config: ClassVar[type[Config]] = PQNConfig
+    config: PQNConfig
+    updates_alike = True
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    synchronous = True
+    targets_for = ("batch",)
+
+    def build_model(self) -> QNetwork:
+        """Make the Q-network."""
+        c = self.config
+        names = ("memory", "memory_size", "memory_span", "layer_norm")
+        settings = {name: getattr(c, name) for name in names}
+        return self.build_network(QNetwork, settings, dueling=False, epsilon=c.exploration_final)
+
+    def build_optimizer(self, model: QNetwork) -> torch.optim.Optimizer:
+        """Rectified Adam, as published."""
+        return RAdam(model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
+
+    def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose the best action, or with a probability that falls with the run's steps any."""
+        c = self.config
+        epsilon = linear_schedule(c.exploration, c.exploration_final, request.steps, c.exploration_steps)
+        policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
+        return {"action": policy.sample(request.noise)}, memory
+
+    @torch.no_grad()
+    def prepare(self, model: QNetwork, batch: Batch) -> None:
+        """Compute what a batch's values are drawn towards: once, by the weights that acted."""
+        if model.memory is None:
+            q = model.q(batch.obs.flatten(0, 1)).unflatten(0, batch.first.shape)
+        else:
+            q = model.unroll(batch.obs, batch.first, batch.memory)
+        batch.targets["lambda_return"] = lambda_return(
+            batch.reward, max_q_value(q), batch.terminated, batch.truncated,
+            gamma=self.config.gamma, lambda_=self.config.q_lambda, valid=batch.valid,
+        )  # fmt: skip
+
+    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """Minibatches of ``batch_size`` steps."""
+        for _ in range(self.config.num_epochs):
+            yield from self.shuffled(batch, self.config.batch_size, generator)
+
+    def evaluate(self, model: QNetwork, batch: Batch) -> tuple[Tensor, Metrics]:
+        """``L = 1/2 mean (Q(o_t, a_t) - G_t)^2``, with the returns ``G`` of `lambda_return` over ``max_a Q``."""
+        action, target, learn = batch.action, batch.targets["lambda_return"], batch.learn
+        if model.memory is None:
+            q = model.q(batch.obs)
+        else:
+            start = self.config.burn_in
+            q = model.unroll(batch.obs[:-1], batch.first[:-1], batch.memory, start)
+            action, target, learn = action[start:], target[start:], learn[start:]
+        value = q.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        loss = masked_mean(value_error(value, target), learn)
+        return loss, {"loss": loss, "q": masked_mean(value, learn)}

@@ -1,0 +1,91 @@
+"""TQC: truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.quantiles import quantile_huber, truncated_mixture
+from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.sac import SAC, SACConfig
+from penstock.config import NETWORK, Config, ConfigError, require
+from penstock.experience.transition_batch import TransitionBatch
+from penstock.nn import StochasticActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class TQCConfig(SACConfig):
+    """TQC: critics give distributions of returns; targets are their mixture without its largest atoms.
+
+    The critics' widths are the policy's here, ``hidden_sizes``; the paper's critics have three layers of 512.
+    """
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("num_critics", "num_quantiles"), NETWORK)
+
+    num_critics: int = 5
+    """Critics (N)."""
+    num_quantiles: int = 25
+    """Quantiles by which each critic describes the return (M)."""
+    dropped_quantiles: int = 2
+    """Atoms that are left out of the targets, for each critic: the more, the more cautious (d). Published are 2
+    for most tasks, 0 for HalfCheetah and 5 for Hopper."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(self.num_critics > 0, "num_critics", self.num_critics, "1 or more")
+        require(self.num_quantiles > 1, "num_quantiles", self.num_quantiles, "2 or more")
+        require(self.dropped_quantiles >= 0, "dropped_quantiles", self.dropped_quantiles, "0 or more")
+        if self.dropped_quantiles >= self.num_quantiles:
+            raise ConfigError(
+                f"dropped_quantiles={self.dropped_quantiles} leaves nothing of num_quantiles={self.num_quantiles} for "
+                f"each critic: use at most {self.num_quantiles - 1}"
+            )
+
+
+class TQC(SAC):
+    """SAC whose critics are distributions, and whose caution is a number of atoms instead of a minimum."""
+
+    Config: ClassVar[type[Config]] = TQCConfig
+    config: TQCConfig
+
+    def build_model(self) -> StochasticActorCritic:
+        """Make the policy, all critics and the temperature."""
+        c = self.config
+        return self.build_network(
+            StochasticActorCritic,
+            num_critics=c.num_critics, num_quantiles=c.num_quantiles, initial_alpha=c.initial_alpha,
+        )  # fmt: skip
+
+    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
+        """Critics as in section 3 of the paper, then policy and temperature as SAC's.
+
+            L_Z = sum_n mean w QuantileHuber(theta_n(o, a), y)
+            y_i = r + disc (z_i - alpha log pi(a'|o')),    z the N M atoms of all target critics but the d N largest
+
+        A transition's error is the largest of any critic's mean from the mean of its targets.
+        """
+        c, alpha = self.config, self.alpha(model)
+        with torch.no_grad():
+            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
+            atoms = truncated_mixture(self.target.q(batch.next_obs, next_action), c.dropped_quantiles * c.num_critics)
+            next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)
+            y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), next_atoms)
+
+        quantiles = model.q(batch.obs, batch.action)
+        critic_loss = (batch.weights * quantile_huber(quantiles, y)).mean(1).sum()
+        self.minimize("critic", critic_loss)
+
+        metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
+        self.move_target(c.tau)
+        td_error = quantiles.detach().mean(2) - y.mean(1)
+        return td_error.abs().amax(0), {"critic_loss": critic_loss, "q": quantiles.mean(), **metrics}
+
+    def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
+        """What the policy climbs: the mean of all critics' quantiles, none left out, float32 ``[N]``."""
+        return model.q(obs, action).mean((0, 2))

@@ -1,0 +1,215 @@
+"""Batch renormalisation, and the networks of CrossQ that are normalised by it (arXiv:1902.05605)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
+from penstock.nn.encoders import MLP, SideBySide
+from penstock.nn.exploration import TanhGaussian
+from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.observations import encoder_input_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.envs.spaces import ActionSpec, ObservationSpec
+    from penstock.nn.encoders import Seen
+
+MOMENTUM = 0.99
+EPSILON = 1e-3
+WARM_UP = 100_000  # batches that are normalised by their own moments alone
+R_MAX, D_MAX = 3.0, 5.0
+
+
+class BatchRenorm(nn.Module):
+    """Normalises each feature by a batch's moments, held near the running ones (arXiv:1702.03275, algorithm 1).
+
+        y = (x - mean_B) / std_B * r + d
+        r = clip(std_B / std, 1 / 3, 3),    d = clip((mean_B - mean) / std, -5, 5)
+
+    No gradient goes through ``r`` and ``d``. Over the first 100,000 batches they are 1 and 0, which is plain batch
+    normalisation. Outside learning the running moments are used: ``y = (x - mean) / std``. A learned scale and shift
+    follow.
+
+    Running moments are buffers: they travel with the weights, so that who acts normalises as the learner's policy does.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the moments: ``(1, F)`` for inputs ``[N, F]``, or ``(C, 1, F)`` for those of ``C`` networks, ``[C, N, F]``.
+
+    Attributes
+    ----------
+    mean, var : Tensor
+        Running mean and population variance, float32 ``[*shape]``.
+    batches : Tensor
+        Number of batches that they have seen, int64 ``[]``.
+    """
+
+    mean: Tensor
+    var: Tensor
+    batches: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(shape))
+        self.shift = nn.Parameter(torch.zeros(shape))
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("var", torch.ones(shape))
+        self.register_buffer("batches", torch.tensor(0))
+        self._seen: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, by_batch: bool = False) -> Tensor:
+        """Normalise inputs ``[..., N, F]``, float32, by the running moments, or while learning by the batch's."""
+        std = (self.var + EPSILON).sqrt()
+        if not by_batch:
+            scale = self.scale / std
+            return torch.addcmul(self.shift - self.mean * scale, x, scale)
+        var, mean = torch.var_mean(x, -2, correction=0, keepdim=True)
+        batch_std = (var + EPSILON).sqrt()
+        self._seen = mean.detach(), var.detach()
+        is_warm = self.batches >= WARM_UP  # a tensor, for which nobody waits
+        r = torch.where(is_warm, (batch_std.detach() / std).clamp(1.0 / R_MAX, R_MAX), 1.0)
+        d = torch.where(is_warm, ((mean.detach() - self.mean) / std).clamp(-D_MAX, D_MAX), 0.0)
+        y = torch.addcmul(d, (x - mean) / batch_std, r)
+        return torch.addcmul(self.shift, y, self.scale)
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Let the running moments follow those of the last batch, once it has been learned from."""
+        assert self._seen is not None
+        mean, var = self._seen
+        self.mean.lerp_(mean, 1.0 - MOMENTUM)
+        self.var.lerp_(var, 1.0 - MOMENTUM)
+        self.batches.add_(1)
+
+
+def follow(network: nn.Module) -> None:
+    """Let all running moments of a network follow those of the last batch. See :meth:`BatchRenorm.follow`."""
+    for module in network.modules():
+        if isinstance(module, BatchRenorm):
+            module.follow()
+
+
+class NormalizedMLP(nn.Module):
+    """The layers of an mlp encoder, with its input and the output of each hidden layer normalised.
+
+    Parameters
+    ----------
+    mlp : MLP
+        Whose layers they are.
+    input_size : int
+        How many numbers it sees.
+    """
+
+    def __init__(self, mlp: MLP, input_size: int) -> None:
+        super().__init__()
+        layers = [layer for layer in mlp if isinstance(layer, nn.Linear)]
+        self.side_by_side = SideBySide()
+        self.layers = nn.ModuleList(layers)
+        self.activation = next((layer for layer in mlp if not isinstance(layer, nn.Linear | SideBySide)), nn.Identity())
+        self.norms = nn.ModuleList(BatchRenorm((1, size)) for size in (input_size, *(x.out_features for x in layers)))
+
+    def forward(self, x: Seen, by_batch: bool = False) -> Tensor:
+        """Turn what the first stage gives into features ``[N, F]``."""
+        features: Tensor = self.norms[0](self.side_by_side(x), by_batch)
+        for layer, norm in zip(self.layers, self.norms[1:], strict=True):
+            features = norm(self.activation(layer(features)).float(), by_batch)
+        return features
+
+
+class NormalizedCritics(Critics):
+    """Critics whose input and hidden layers are normalised, each one's by moments of its own. See :class:`Critics`."""
+
+    def __init__(self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int) -> None:
+        super().__init__(input_size, hidden_sizes, activation, num_critics)
+        self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
+
+    def forward(self, x: Tensor, by_batch: bool = False) -> Tensor:
+        """Turn inputs ``[N, I]`` into values ``[C, N]``."""
+        x = self.norms[0](x.expand(self.num_critics, *x.shape), by_batch)
+        for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
+            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)), by_batch)
+        return self.values(x)
+
+    def first(self, x: Tensor) -> Tensor:
+        """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``; all of them run."""
+        return self(x)[0]
+
+
+class NormalizedActorCritic(StochasticActorCritic):
+    """SAC's network with batch renormalisation in the critics and, where it sees vectors, in the actor, for CrossQ.
+
+    Encoders of images, and the user's own, stay as they are; what critics make of their features is normalised.
+
+    Parameters
+    ----------
+    observation, action, config, num_critics, critic_sizes, initial_alpha
+        As for :class:`StochasticActorCritic`.
+    """
+
+    def __init__(
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        config: NetworkConfig,
+        *,
+        num_critics: int,
+        critic_sizes: tuple[int, ...],
+        initial_alpha: float = 1.0,
+    ) -> None:
+        super().__init__(
+            observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes, initial_alpha=initial_alpha
+        )
+        if isinstance(self.encoder, MLP):
+            self.encoder = NormalizedMLP(self.encoder, encoder_input_size(observation))
+
+    def build_critics(
+        self, input_size: int, sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int
+    ) -> Critics:
+        """Make the critics."""
+        return NormalizedCritics(input_size, sizes, activation, num_critics)
+
+    def policy(self, observation: Tensor, by_batch: bool = False) -> TanhGaussian:
+        """Distributions over actions. See :meth:`StochasticActorCritic.policy`.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations as they lie in their column, ``[N, *shape]``.
+        by_batch : bool
+            Whether they are normalised by their own moments, to learn from them, or by the running ones.
+        """
+        x = self.input(observation)
+        features = self.encoder(x, by_batch) if isinstance(self.encoder, NormalizedMLP) else self.encoder(x)
+        return self.distribution(features)
+
+    def joint_q(
+        self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Values by all critics of both ends of transitions, normalised by the moments of both together.
+
+        Either end by itself would be normalised by other moments than the other: actions of the policy are distributed
+        differently from replayed ones (arXiv:1902.05605, section 3.2).
+
+        Parameters
+        ----------
+        observation, next_observation : Tensor
+            Observations as they lie in their column, ``[N, *shape]``.
+        action, next_action : Tensor
+            Actions in [-1, 1], float32 ``[N, d]``.
+
+        Returns
+        -------
+        q, next_q : Tensor
+            Values, float32 ``[C, N]``.
+        """
+        features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
+        with without_autocast(features.device):
+            x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
+            q, next_q = self.critics(x, by_batch=True).chunk(2, -1)
+            return q, next_q
