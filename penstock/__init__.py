@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SAC,
         TD3,
         ApeX,
+        Rainbow,
     )
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
@@ -53,6 +54,7 @@ __all__ = [
     "AsynchronousConfig",
     "MixtureConfig",
     "Policy",
+    "Rainbow",
     "ReplayAlgorithm",
     "ReplayConfig",
     "SegmentAlgorithm",
@@ -77,6 +79,7 @@ _HOMES = {
     "CLEAR": "penstock.engine.faces",
     "PPO": "penstock.engine.faces",
     "R2D2": "penstock.engine.faces",
+    "Rainbow": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",

@@ -20,6 +20,7 @@ ALGORITHMS = {
     "clear": "penstock.algorithms.clear:CLEAR",
     "laser": "penstock.algorithms.laser:LASER",
     "dqn": "penstock.algorithms.dqn:DQN",
+    "rainbow": "penstock.algorithms.rainbow:Rainbow",
     "apex": "penstock.algorithms.apex:ApeX",
     "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",

@@ -9,7 +9,23 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from penstock.algorithms import a2c, a3c, apex, appo, clear, ddpg, dqn, impact, impala, laser, ppo, r2d2, sac, td3
+from penstock.algorithms import (
+    a2c,
+    a3c,
+    apex,
+    appo,
+    clear,
+    ddpg,
+    dqn,
+    impact,
+    impala,
+    laser,
+    ppo,
+    r2d2,
+    rainbow,
+    sac,
+    td3,
+)
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
@@ -88,6 +104,12 @@ class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
 
     algorithm = dqn.DQN
+
+
+class Rainbow(Face):
+    """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`."""
+
+    algorithm = rainbow.Rainbow
 
 
 class ApeX(Face):

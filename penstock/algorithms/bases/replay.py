@@ -29,6 +29,8 @@ class ReplayAlgorithm(Algorithm):
         By name, in the learner alone.
     generator
         Of the learner's own random numbers.
+    remarks
+        What an update found that the user is to know; the learner shows and empties it.
     """
 
     Config: ClassVar[type[Config]] = ReplayConfig
@@ -42,6 +44,7 @@ class ReplayAlgorithm(Algorithm):
     _trained: dict[str, list[nn.Parameter]]
     _rates: dict[str, Scheduled]
     generator: torch.Generator
+    remarks: list[str]
 
     def sampler(self) -> Sampler:
         """How transitions are drawn."""
@@ -97,6 +100,7 @@ class ReplayAlgorithm(Algorithm):
             What to go on from.
         """
         device = next(model.parameters()).device
+        self.remarks = []
         self.target = self.build_model().to(device).requires_grad_(False)
         flatten_(self.target)
         self._whole_target = stretch_of(list(self.target.parameters()))
