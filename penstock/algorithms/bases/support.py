@@ -40,7 +40,8 @@ class SupportWatch:
     def see(self, target: Tensor, number: int) -> None:
         """Take in the mean targets of a batch, ``[B]``, before they are projected; `number` is the update's."""
         low, high = self._bounds
-        outside = (target < low) | (target > high)
+        rounding = 1e-5 * (high - low)
+        outside = (target < low - rounding) | (target > high + rounding)
         self.last = outside.float().mean()
         if self._has_remarked:
             return
