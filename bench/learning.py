@@ -113,7 +113,8 @@ TASKS = {
     "cartpole-apex": _cartpole("apex", 100_000),
     "cartpole-rainbow": _cartpole("rainbow", 100_000),
     **{
-        f"cartpole-dqn-{kind}": _cartpole(f"dqn --distributional {kind}", 100_000) for kind in ("c51", "quantile", "iqn")
+        f"cartpole-dqn-{kind}": _cartpole(f"dqn --distributional {kind}", 100_000)
+        for kind in ("c51", "quantile", "iqn")
     },
     "cartpole-dqn-noisy": _cartpole("dqn --noisy", 100_000),
     **{f"cartpole-{name}": _cartpole(name, 300_000) for name in ("clear", "laser", "impact")},

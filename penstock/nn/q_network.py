@@ -22,6 +22,7 @@ from penstock.nn.return_distributions import ImplicitQuantileReturns, ReturnDist
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
+
 class QNetwork(PolicyNetwork):
     """Action values over one encoder, with an optional memory core behind it, and one stream or two.
 

@@ -30,8 +30,6 @@ def test_a_distribution_is_projected_onto_atoms_by_golden_rows(reward, discount,
     torch.testing.assert_close(projected, torch.tensor([expected]))
 
 
-
-
 @given(
     st.lists(st.tuples(st.floats(-8, 8), st.floats(0.01, 1)), min_size=1, max_size=7),
     st.integers(2, 9), st.floats(-5, 4), st.floats(0.5, 6),
@@ -57,7 +55,7 @@ def test_rows_are_projected_each_for_itself():
 
 
 def test_the_divergence_is_the_cross_entropy_less_the_targets_entropy_and_has_the_same_gradient():
-    """(1/2) ln 2 + (1/2) ln(2/3) = 0.143841; where the target has no mass nothing is added, and at the target it is 0."""
+    """(1/2) ln 2 + (1/2) ln(2/3) = 0.143841; where the target has no mass nothing is added, and at it all is 0."""
     target = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
     probability = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
     assert categorical_kl(target, probability.log()).tolist() == pytest.approx([0.143841, math.log(2)], abs=1e-6)
@@ -104,7 +102,7 @@ def test_the_quantile_loss_is_a_sum_over_quantiles_of_a_mean_over_targets(fracti
 
 
 def test_descending_the_quantile_loss_finds_the_quantiles():
-    """Of returns 0, 10, 20 ... 100, far apart beside Huber's threshold of 1: those at 0.25 and 0.75 are near 25 and 75."""
+    """Of returns 0, 10, 20 ... 100, far apart beside the threshold of 1: those at 0.25 and 0.75 are near 25 and 75."""
     theta = torch.full((1, 2), 50.0, requires_grad=True)
     y = torch.arange(0.0, 101.0, 10.0).unsqueeze(0)
     for _ in range(4_000):

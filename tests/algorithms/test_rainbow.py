@@ -150,9 +150,7 @@ def test_a_chain_is_learned_to_its_known_values(kind, dueling, noisy):
 def test_distributions_of_rescaled_values_are_of_rescaled_targets():
     """Quantiles that are all 1.003 = h(3), reward 1 and discount 0.5: every target is h(2.5)."""
     constant = [[[1.003] * 4] * 3] * 2
-    algorithm, model = with_outputs(
-        constant, constant, distributional="quantile", num_quantiles=4, rescale_values=True
-    )
+    algorithm, model = with_outputs(constant, constant, distributional="quantile", num_quantiles=4, rescale_values=True)
     priority, _ = algorithm.update(model, transitions([0], [1], [1.0], [0.5], [1]))
     error = 1.003 - rescale(torch.tensor(2.5)).item()
     assert priority.tolist() == pytest.approx([sum(1 - (2 * i + 1) / 8 for i in range(4)) / 4 * error**2 / 2])
@@ -166,8 +164,9 @@ def noise_seen(algorithm, updates):
     model, seen = begin(algorithm), []
     for network in (model, algorithm.target):
         for name in ("q", "distributions"):
+            found = getattr(network, name)
 
-            def watched(observation, noise=None, *more, of=getattr(network, name)):
+            def watched(observation, noise=None, *more, of=found):
                 seen.append(noise)
                 return of(observation, noise, *more)
 
@@ -242,7 +241,7 @@ def test_noise_goes_with_memory():
 
 
 def remarks_of(reward, updates, **settings):
-    """Remarks, and the last share outside, of updates whose targets are these rewards: what follows is discounted by 0."""
+    """Remarks, and the last share outside, of updates whose targets are these rewards: the discount is 0."""
     algorithm = make(DQN, VECTOR, CHOICE, distributional="c51", v_min=-1.0, v_max=2.0, **settings)
     model = begin(algorithm)
     batch = replace(

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.dqn import DQN
 from penstock.engine.acting.device_inference import DeviceInference, Staging
 from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
@@ -16,9 +17,11 @@ from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory
 from penstock.experience.requests import Pending
+from tests.algorithms.transitions import VECTOR, make, request
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
 from tests.engine.processes import Watched, pids_of
 from tests.experience.reading import CPU, filled_arena, read, reader
+from tests.nn.plain import CHOICE
 
 pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.timeout(300)]
 
@@ -110,6 +113,28 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     assert note.startswith("inference runs without CUDA graphs: ")
     assert torch.randn(3, device="cuda").sum().isfinite()  # what failed is over
     run.close()
+
+
+@pytest.mark.parametrize("kind", ["none", "c51", "quantile", "iqn"])
+@torch.inference_mode()
+def test_a_graph_of_a_noisy_network_has_the_noise_of_the_lanes_numbers_of_now(kind):
+    algorithm = make(DQN, VECTOR, CHOICE, noisy=True, distributional=kind, dueling=True, hidden_sizes=(8,))
+    model = algorithm.build_model().to(GPU)
+    asked = Request(**{
+        name: value.to(GPU) if isinstance(value, torch.Tensor) else value
+        for name, value in vars(request(torch.rand(64, 1))).items()
+    })  # fmt: skip
+    algorithm.act(model, asked)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        columns, _ = algorithm.act(model, asked)
+    seen = set()
+    for seed in range(3):
+        asked.noise.copy_(torch.rand(64, 1, generator=torch.Generator().manual_seed(seed)))
+        graph.replay()
+        assert torch.equal(columns["action"], algorithm.act(model, asked)[0]["action"])
+        seen.add(tuple(columns["action"].tolist()))
+    assert len(seen) == 3
 
 
 def test_staging_memory_is_pinned_and_arrives():

@@ -17,12 +17,12 @@ def layer(inputs=INPUTS, outputs=OUTPUTS, sigma=0.5):
     return NoisyLinear(inputs, outputs, sigma)
 
 
-def generator(seed=0):
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 def test_a_pass_is_that_of_the_weights_with_the_product_of_the_noise_added():
-    noisy, x, noise = layer(), torch.randn(4, INPUTS), draw_noise(INPUTS + OUTPUTS, generator())
+    noisy, x, noise = layer(), torch.randn(4, INPUTS), draw_noise(INPUTS + OUTPUTS, seeded())
     eps_weight = torch.outer(noise[INPUTS:], noise[:INPUTS])
     weight, bias = noisy.weight + noisy.sigma_weight * eps_weight, noisy.bias + noisy.sigma_bias * noise[INPUTS:]
     torch.testing.assert_close(noisy(x, noise), nn.functional.linear(x, weight, bias))
@@ -30,7 +30,7 @@ def test_a_pass_is_that_of_the_weights_with_the_product_of_the_noise_added():
 
 def test_rows_may_have_noise_each_of_its_own():
     noisy, x = layer(), torch.randn(2, INPUTS)
-    noise = torch.stack([draw_noise(noisy.noise_size, generator(seed)) for seed in (1, 2)])
+    noise = torch.stack([draw_noise(noisy.noise_size, seeded(seed)) for seed in (1, 2)])
     together = noisy(x, noise)
     torch.testing.assert_close(together, torch.stack([noisy(x[i], noise[i]) for i in range(2)]))
     assert not torch.allclose(noisy(x[:1], noise[1:]), together[:1])
@@ -51,12 +51,12 @@ def test_means_start_within_the_root_of_the_inputs_and_sigmas_those_of_biases_to
 
 
 def drawn(count, size):
-    made = generator()
+    made = seeded()
     return torch.stack([draw_noise(size, made) for _ in range(count)])
 
 
 def of_lanes(count, size):
-    return noise_of_lanes(torch.rand(count, 1, generator=generator()), size)
+    return noise_of_lanes(torch.rand(count, 1, generator=seeded()), size)
 
 
 @pytest.mark.parametrize("draws", [drawn, of_lanes], ids=["of passes", "of lanes"])
@@ -85,7 +85,7 @@ def test_neighbouring_numbers_have_other_noise_in_every_place():
 
 def test_gradients_reach_means_and_sigmas():
     noisy = layer()
-    noisy(torch.randn(4, INPUTS), draw_noise(noisy.noise_size, generator())).square().sum().backward()
+    noisy(torch.randn(4, INPUTS), draw_noise(noisy.noise_size, seeded())).square().sum().backward()
     for name, parameter in noisy.named_parameters():
         assert (parameter.grad != 0).all(), name
 
