@@ -100,7 +100,7 @@ class QLearningConfig(ReplayConfig):
     v_max: float = 100.0
     """Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return."""
     num_quantiles: int = 32
-    """Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value and for its target (64)."""
+    """Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target."""
     noisy: bool = False
     """NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
     exploration says."""
@@ -342,7 +342,7 @@ class DQN(ReplayAlgorithm):
         The target is the distribution of ``r + discount * Z(o', a*; theta^-)``, where ``a*`` has the largest mean by
         the target network, or by the online network with ``double``.
 
-            "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )       (arXiv:1710.02298, section 3)
+            "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )         (arXiv:1710.02298)
             "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)
 
         Priorities are these distances, of "quantile" and "iqn" the mean over i.

@@ -37,12 +37,12 @@ class RainbowConfig(DQNConfig):
 class Rainbow(DQN):
     """DQN with double Q-learning, dueling streams, priorities, n-step returns, C51 and noisy layers.
 
-    **The network** (section 3) has dueling streams of noisy layers behind the encoder. Of each action's return it gives
+    **The network** has dueling streams of noisy layers behind the encoder. Of each action's return it gives
     the probabilities of ``num_atoms`` fixed returns between ``v_min`` and ``v_max``:
 
         p_i(o, a) = softmax_i( v_i(o) + adv_i(o, a) - mean_b adv_i(o, b) )
 
-    **Learning** (section 3) moves these towards the projected distribution of n-step targets:
+    **Learning** moves these towards the projected distribution of n-step targets:
 
         L   = w D_KL( Phi( R + gamma^n z, p(o', a*; theta^-) ) || p(o, a; theta) )
         a*  = argmax_a sum_i z_i p_i(o', a; theta)
@@ -52,7 +52,7 @@ class Rainbow(DQN):
     **Acting** takes the action of the largest mean, with noise on the weights; every lane has its own in every step.
 
     All of it is in `DQN`, as switches; what is Rainbow's is the settings. So each part can be left out, as in the
-    paper's ablations (section 5).
+    paper's ablations.
     """
 
     Config: ClassVar[type[Config]] = RainbowConfig

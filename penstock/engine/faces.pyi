@@ -1462,7 +1462,7 @@ class DQN(Face):
     v_max
         Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value and for its target (64).
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
     noisy
         NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
         exploration says.
@@ -1684,7 +1684,7 @@ class Rainbow(Face):
     v_max
         Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value and for its target (64).
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
     noisy
         NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
         exploration says.
@@ -1906,7 +1906,7 @@ class ApeX(Face):
     v_max
         Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value and for its target (64).
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
     noisy
         NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
         exploration says.
@@ -2125,7 +2125,7 @@ class R2D2(Face):
     v_max
         Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value and for its target (64).
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
     noisy
         NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
         exploration says.

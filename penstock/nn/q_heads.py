@@ -24,7 +24,7 @@ class DuelingHead(nn.Module):
     activation : str
         Activation of the hidden layers.
     num_outputs : int
-        Numbers ``M`` for each action, each of them a value and an advantage of its own (arXiv:1710.02298, section 3).
+        Numbers ``M`` for each action, each of them a value and an advantage of its own (arXiv:1710.02298).
     """
 
     def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int = 1) -> None:
@@ -41,7 +41,7 @@ class DuelingHead(nn.Module):
 
 
 class NoisyDuelingHead(nn.Module):
-    """A :class:`DuelingHead` whose four layers are noisy, with noise of its own in each (arXiv:1710.02298, section 3).
+    """A :class:`DuelingHead` whose four layers are noisy, with noise of its own in each (arXiv:1710.02298).
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class QNetwork(PolicyNetwork):
     and the gradient that enters the encoder is scaled by 1/sqrt(2) (section 4.2 there).
 
     With ``distribution`` the head gives several numbers for each action, which say how the return is distributed; the
-    action's value is the mean. Dueling streams then give them number by number (arXiv:1710.02298, section 3).
+    action's value is the mean. Dueling streams then give them number by number (arXiv:1710.02298).
 
     With ``noisy_sigma`` all layers of the head are noisy (arXiv:1706.10295). A pass that is given no noise takes their
     mean weights.
