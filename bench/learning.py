@@ -16,12 +16,16 @@
     cartpole-dqn         DQN, the same within 100k steps
     cartpole-apex        Ape-X, the same
     cartpole-pqn         PQN, the same within 500k steps
+    cartpole-rainbow     Rainbow, the same
+    cartpole-dqn-c51, cartpole-dqn-quantile, cartpole-dqn-iqn, cartpole-dqn-noisy
+                         DQN with each of these alone, the same
     hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
     hidden-dqn           DQN there
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
     lunarlander-impala   IMPALA, the same
     lunarlander-pqn      PQN, the same within 2M steps
     lunarlander-dqn      DQN with double, dueling, PER, n-step 3, best policy of 500k steps, preset lunarlander
+    lunarlander-rainbow  Rainbow, the same, preset lunarlander
     pendulum             PPO, final policy after 150k steps, preset pendulum
     pendulum-td3         TD3, seconds from the command to a return of -180, preset pendulum
     pendulum-sac         SAC, the same
@@ -117,6 +121,12 @@ TASKS = {
     "cartpole-dqn": _cartpole("dqn", 100_000),
     "cartpole-apex": _cartpole("apex", 100_000),
     "cartpole-pqn": _cartpole("pqn"),
+    "cartpole-rainbow": _cartpole("rainbow", 100_000),
+    **{
+        f"cartpole-dqn-{kind}": _cartpole(f"dqn --distributional {kind}", 100_000)
+        for kind in ("c51", "quantile", "iqn")
+    },
+    "cartpole-dqn-noisy": _cartpole("dqn --noisy", 100_000),
     **{f"cartpole-{name}": _cartpole(name, 300_000) for name in ("clear", "laser", "impact")},
     **{
         f"cartpole-impala-{source}": _cartpole(f"impala --replay queue:1/2 {drawn}", 300_000)
@@ -146,6 +156,9 @@ TASKS = {
         "pqn --env LunarLander-v3 --preset lunarlander", "latest", 100, 3, "100 episodes >= 200 within 2M steps"
     ),
     "lunarlander-dqn": Task("dqn --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200"),
+    "lunarlander-rainbow": Task(
+        "rainbow --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200 within 500k steps"
+    ),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
     "pendulum-td3": _pendulum("td3", 30),
     "pendulum-sac": _pendulum("sac", 45),

@@ -29,6 +29,7 @@ RUNS = {
     "A3C": {**SEGMENTS, "num_workers": 2},
     "PQN": {**SEGMENTS, "batch_size": 64},
     "DQN": {"env": "CartPole-v1", **REPLAY, "prioritized": True, "n_step": 3},
+    "Rainbow": {"env": "CartPole-v1", **REPLAY},
     "ApeX": {"env": "CartPole-v1", **REPLAY},
     "R2D2": {"env": "CartPole-v1", **REPLAY, "batch_size": 4},
     "TD3": {"env": "Pendulum-v1", **REPLAY},

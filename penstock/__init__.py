@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ApeX,
         ApeXDPG,
         CrossQ,
+        Rainbow,
     )
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
@@ -61,6 +62,7 @@ __all__ = [
     "CrossQ",
     "MixtureConfig",
     "Policy",
+    "Rainbow",
     "ReplayAlgorithm",
     "ReplayConfig",
     "SegmentAlgorithm",
@@ -88,6 +90,7 @@ _HOMES = {
     "PPO": "penstock.engine.faces",
     "PQN": "penstock.engine.faces",
     "R2D2": "penstock.engine.faces",
+    "Rainbow": "penstock.engine.faces",
     "SAC": "penstock.engine.faces",
     "TD3": "penstock.engine.faces",
     "TQC": "penstock.engine.faces",

@@ -10,6 +10,7 @@ from penstock.algorithms.crossq import CrossQConfig
 from penstock.algorithms.ddpg import DDPGConfig
 from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.r2d2 import R2D2Config
+from penstock.algorithms.rainbow import RainbowConfig
 from penstock.algorithms.sac import SACConfig
 from penstock.algorithms.td3 import TD3Config
 from penstock.algorithms.tqc import TQCConfig
@@ -17,8 +18,8 @@ from penstock.cli import main
 from penstock.config import ConfigError, ReplayConfig, make_config
 
 CLASSES = [
-    ReplayConfig, DQNConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig, TQCConfig, CrossQConfig,
-    ApeXDPGConfig,
+    ReplayConfig, DQNConfig, RainbowConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig,
+    TQCConfig, CrossQConfig, ApeXDPGConfig,
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ ALGORITHMS = {
     "laser": "penstock.algorithms.laser:LASER",
     "pqn": "penstock.algorithms.pqn:PQN",
     "dqn": "penstock.algorithms.dqn:DQN",
+    "rainbow": "penstock.algorithms.rainbow:Rainbow",
     "apex": "penstock.algorithms.apex:ApeX",
     "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",

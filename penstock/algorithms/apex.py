@@ -94,7 +94,9 @@ class ApeX(DQN):
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with the lane's epsilon any; recorded are the values it was chosen by."""
-        policy, memory = model.act(request.obs, request.first, request.memory, self.epsilon(request))
+        epsilon = 0.0 if self.config.noisy else self.epsilon(request)
+        choice, memory = model.act(request.obs, request.first, request.memory, epsilon)
+        policy = choice.drawn(request.noise)
         action = policy.sample(request.noise)
         value = policy.q.gather(1, action.unsqueeze(1)).squeeze(1)
         values = {"value": value, "max_value": policy.q.amax(1)}

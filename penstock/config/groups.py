@@ -11,7 +11,8 @@ _GROUPS = {
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
-        "normalize_observations", "dueling",
+        "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
+        "noisy", "noisy_sigma",
     },
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {

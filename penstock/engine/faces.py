@@ -25,6 +25,7 @@ from penstock.algorithms import (
     ppo,
     pqn,
     r2d2,
+    rainbow,
     sac,
     td3,
     tqc,
@@ -113,6 +114,12 @@ class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
 
     algorithm = dqn.DQN
+
+
+class Rainbow(Face):
+    """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`."""
+
+    algorithm = rainbow.Rainbow
 
 
 class ApeX(Face):

@@ -1602,6 +1602,22 @@ class DQN(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    distributional
+        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
+        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+    num_atoms
+        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+    v_min
+        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+    v_max
+        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+    num_quantiles
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+    noisy
+        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
+        exploration says.
+    noisy_sigma
+        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
     memory
         Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
@@ -1718,6 +1734,13 @@ class DQN(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         dueling: bool = False,
+        distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
+        num_atoms: int = 51,
+        v_min: float = -100.0,
+        v_max: float = 100.0,
+        num_quantiles: int = 32,
+        noisy: bool = False,
+        noisy_sigma: float = 0.5,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
@@ -1739,6 +1762,235 @@ class DQN(Face):
         double: bool = False,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
+        priority_beta: float = 0.4,
+        priority_beta_final: float = 1.0,
+        target_period: int = 100,
+        rescale_values: bool = False,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
+        exploration: float = 1.0,
+        exploration_final: float = 0.05,
+        exploration_steps: int = 10000,
+        seed: int = 0,
+        total_steps: int = 1000000,
+        max_seconds: float | None = None,
+        target_return: float | None = None,
+        eval_interval: int | float | Literal["continuous"] | None = None,
+        eval_episodes: int = 20,
+        eval_exploration: bool = False,
+        eval_max_steps: int = 30000,
+        checkpoint_interval: int | None = None,
+        keep_checkpoints: int = 3,
+        run_dir: str | os.PathLike[str] | None = "auto",
+        save_replay: bool = False,
+    ) -> None: ...
+
+class Rainbow(Face):
+    """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`.
+
+    Parameters
+    ----------
+    env
+        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
+        or a class.
+    env_kwargs
+        Keyword arguments for the environment.
+    vectorize
+        "make": one environment per lane; "vector": one vector environment per group of lanes.
+    on_env_error
+        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+    reward_scale
+        Rewards are multiplied by this for learning; reported returns stay true.
+    reward_clip
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_workers
+        Rollout workers; None: one per core, at most 16.
+    num_envs_per_worker
+        Lanes per rollout worker.
+    num_groups
+        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+    inference
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+    backend
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    precision
+        Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
+        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+    encoder
+        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "file.py:Class", in Python also the class itself or a callable.
+    hidden_sizes
+        Widths of the hidden layers of mlp networks.
+    activation
+        Activation of mlp networks.
+    normalize_observations
+        Running normalisation of float observations; its statistics travel with the weights.
+    dueling
+        Dueling network (arXiv:1511.06581): a value and advantages, for every atom.
+    distributional
+        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
+        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+    num_atoms
+        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+    v_min
+        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+    v_max
+        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+    num_quantiles
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+    noisy
+        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
+        exploration says.
+    noisy_sigma
+        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    gamma
+        Discount per step.
+    learning_rate
+        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+    learning_rate_schedule
+        "linear" decays a number to 0 over total_steps; a function says all by itself.
+    batch_size
+        Transitions per update, drawn from the replay buffer; with memory, sequences.
+    buffer_size
+        Transitions that the replay buffer keeps; the oldest is overwritten.
+    learning_starts
+        Steps before the first update; continuous actions are uniformly random until then.
+    updates_per_step
+        Updates for each step; published is one for every four.
+    ratio_slack
+        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+    n_step
+        Steps of reward in a transition, fewer at the end of an episode (table 1).
+    publish_interval
+        Updates between two publications of the weights to those who act.
+    hindsight
+        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
+        or later steps, of any step, or of the last one. None: not.
+    goals_per_step
+        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+    prioritized
+        Prioritized replay (arXiv:1511.05952), by the KL divergence that is the loss.
+    priority_alpha
+        Exponent of the priorities: 0 uniform, 1 in proportion (table 1).
+    priority_beta
+        Exponent of the importance weights at the start (arXiv:1511.05952).
+    priority_beta_final
+        Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    target_period
+        Updates between two copies of the network to the target network.
+    rescale_values
+        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
+    exploration
+        Probability of a random action at the start (doi:10.1038/nature14236).
+    exploration_final
+        Probability of a random action after exploration_steps.
+    exploration_steps
+        Steps over which exploration falls.
+    seed
+        Seeds weights, environments and exploration.
+    total_steps
+        Budget in steps; schedules run over it.
+    max_seconds
+        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+    target_return
+        The run ends when the evaluator's mean return reaches this.
+    eval_interval
+        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
+        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
+        them (serial: after each batch); 0: never.
+    eval_episodes
+        Episodes per evaluation.
+    eval_exploration
+        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+    eval_max_steps
+        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+    checkpoint_interval
+        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+    keep_checkpoints
+        Checkpoints kept besides the best.
+    run_dir
+        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+    save_replay
+        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
+        resumed without it fills it again before it learns.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Any] = ...,
+        *,
+        preset: str | os.PathLike[str] | None = None,
+        env_kwargs: dict[str, Any] = ...,
+        vectorize: Literal["make", "vector"] = "make",
+        on_env_error: Literal["stop", "restart"] = "stop",
+        reward_scale: float = 1.0,
+        reward_clip: float | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        num_groups: int | None = None,
+        inference: Literal["auto", "local", "central"] = "auto",
+        backend: Literal["local", "serial"] = "local",
+        device: str = "cpu",
+        precision: Literal["auto", "float32", "bfloat16"] = "float32",
+        encoder: str | Callable[..., Any] = "auto",
+        hidden_sizes: Sequence[int] = (128, 128),
+        activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
+        normalize_observations: bool = False,
+        dueling: bool = True,
+        distributional: Literal["none", "c51", "quantile", "iqn"] = "c51",
+        num_atoms: int = 51,
+        v_min: float = -100.0,
+        v_max: float = 100.0,
+        num_quantiles: int = 32,
+        noisy: bool = True,
+        noisy_sigma: float = 0.5,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        memory_span: int | None = None,
+        gamma: float = 0.99,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        learning_rate_schedule: Literal["constant", "linear"] = "constant",
+        batch_size: int = 64,
+        buffer_size: int = 100000,
+        learning_starts: int = 1000,
+        updates_per_step: float = 0.5,
+        ratio_slack: int | None = None,
+        n_step: int = 3,
+        publish_interval: int = 1,
+        hindsight: Literal["future", "episode", "final"] | None = None,
+        goals_per_step: int = 4,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = True,
+        prioritized: bool = True,
+        priority_alpha: float = 0.5,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
         target_period: int = 100,
@@ -1808,6 +2060,22 @@ class ApeX(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    distributional
+        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
+        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+    num_atoms
+        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+    v_min
+        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+    v_max
+        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+    num_quantiles
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+    noisy
+        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
+        exploration says.
+    noisy_sigma
+        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
     memory
         Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
@@ -1922,6 +2190,13 @@ class ApeX(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         dueling: bool = True,
+        distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
+        num_atoms: int = 51,
+        v_min: float = -100.0,
+        v_max: float = 100.0,
+        num_quantiles: int = 32,
+        noisy: bool = False,
+        noisy_sigma: float = 0.5,
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
@@ -2011,6 +2286,22 @@ class R2D2(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+    distributional
+        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
+        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+    num_atoms
+        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+    v_min
+        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+    v_max
+        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+    num_quantiles
+        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+    noisy
+        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
+        exploration says.
+    noisy_sigma
+        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
     memory
         Memory core behind the encoder.
     memory_size
@@ -2125,6 +2416,13 @@ class R2D2(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         dueling: bool = True,
+        distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
+        num_atoms: int = 51,
+        v_min: float = -100.0,
+        v_max: float = 100.0,
+        num_quantiles: int = 32,
+        noisy: bool = False,
+        noisy_sigma: float = 0.5,
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
@@ -2722,6 +3020,8 @@ class TQC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_quantiles
+        Quantiles by which each critic describes the return (M).
     gamma
         Discount per step.
     learning_rate
@@ -2768,8 +3068,6 @@ class TQC(Face):
         Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
     num_critics
         Critics (N).
-    num_quantiles
-        Quantiles by which each critic describes the return (M).
     dropped_quantiles
         Atoms that are left out of the targets, for each critic: the more, the more cautious (d). Published are 2 for
         most tasks, 0 for HalfCheetah and 5 for Hopper.
@@ -2823,6 +3121,7 @@ class TQC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_quantiles: int = 25,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2845,7 +3144,6 @@ class TQC(Face):
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
         num_critics: int = 5,
-        num_quantiles: int = 25,
         dropped_quantiles: int = 2,
         seed: int = 0,
         total_steps: int = 1000000,

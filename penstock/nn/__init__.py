@@ -15,18 +15,21 @@ from penstock.nn.distributions import (
     recorded_distribution,
 )
 from penstock.nn.encoders import EncoderError, build_encoder
-from penstock.nn.exploration import Deterministic, EpsilonGreedy, TanhGaussian, uniform_action
+from penstock.nn.exploration import Deterministic, EpsilonGreedy, NoisyGreedy, TanhGaussian, uniform_action
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
+from penstock.nn.noisy import NoisyLinear
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
+from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
     "ILLEGAL",
     "ActorCritic",
     "Categorical",
+    "CategoricalReturns",
     "Choice",
     "Deterministic",
     "DeterministicActorCritic",
@@ -34,13 +37,17 @@ __all__ = [
     "Distribution",
     "EncoderError",
     "EpsilonGreedy",
+    "ImplicitQuantileReturns",
     "Joint",
     "MemoryCore",
     "MultiCategorical",
     "NetworkConfig",
+    "NoisyGreedy",
+    "NoisyLinear",
     "NormalizedActorCritic",
     "PolicyNetwork",
     "QNetwork",
+    "QuantileReturns",
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",

@@ -6,6 +6,7 @@ As with the distributions, what is drawn is a function of (parameters, noise).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,9 +71,46 @@ class EpsilonGreedy:
             action = (num_legal <= number.unsqueeze(-1)).sum(-1)
         return torch.where(explores, action, self.mode())
 
+    def drawn(self, noise: Tensor) -> EpsilonGreedy:
+        """What is chosen by, whatever the noise is: these same values (see :class:`NoisyGreedy`)."""
+        return self
+
     def mode(self) -> Tensor:
         """Action of the highest value (the first of several), int64 ``[...]``."""
         return self.q.argmax(-1)
+
+
+class NoisyGreedy:
+    """As :class:`EpsilonGreedy`, by the values of a noisy network: each lane's noise comes of its own random number.
+
+    Parameters
+    ----------
+    values : callable
+        Takes random numbers, float32 ``[..., 1]``, or ``None`` for no noise; returns action values ``[..., A]``.
+    epsilon, legal
+        As for :class:`EpsilonGreedy`.
+    """
+
+    __slots__ = ("epsilon", "legal", "values")
+
+    def __init__(
+        self, values: Callable[[Tensor | None], Tensor], epsilon: float | Tensor, legal: Tensor | None = None
+    ) -> None:
+        self.values = values
+        self.epsilon = epsilon
+        self.legal = legal
+
+    def drawn(self, noise: Tensor) -> EpsilonGreedy:
+        """What is chosen by once the noise, uniform in [0, 1), float32 ``[..., 1]``, is known."""
+        return EpsilonGreedy(self.values(noise), self.epsilon, self.legal)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Choose actions by noisy values, int64 ``[...]``; noise as for `drawn`."""
+        return self.drawn(noise).sample(noise)
+
+    def mode(self) -> Tensor:
+        """Action of the highest value without noise, int64 ``[...]``."""
+        return self.values(None).argmax(-1)
 
 
 class Deterministic:

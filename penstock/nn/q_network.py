@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import MLP, build_encoder, takes_bytes
-from penstock.nn.exploration import EpsilonGreedy
+from penstock.nn.exploration import EpsilonGreedy, NoisyGreedy
 from penstock.nn.layer_norm import normalize_layers_
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.noisy import NoisyLinear, noise_of_lanes
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
+from penstock.nn.return_distributions import ImplicitQuantileReturns, ReturnDistribution
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
-
-TRUNK_GRADIENT_SCALE = math.sqrt(0.5)
 
 
 class QNetwork(PolicyNetwork):
@@ -36,6 +36,12 @@ class QNetwork(PolicyNetwork):
 
     and the gradient that enters the encoder is scaled by 1/sqrt(2) (section 4.2 there).
 
+    With ``distribution`` the head gives several numbers for each action, which say how the return is distributed; the
+    action's value is the mean. Dueling streams then give them number by number (arXiv:1710.02298).
+
+    With ``noisy_sigma`` all layers of the head are noisy (arXiv:1706.10295). A pass that is given no noise takes their
+    mean weights.
+
     Parameters
     ----------
     observation : ObservationSpec
@@ -49,11 +55,19 @@ class QNetwork(PolicyNetwork):
         Two streams instead of one linear layer.
     epsilon : float
         How often :meth:`act` chooses at random; may be set anew at any time, also to one number for each lane.
+    distribution : callable, optional
+        Makes the distribution of returns from the width of the features; action values alone when left out.
+    noisy_sigma : float, optional
+        ``sigma_0`` of :class:`NoisyLinear`; no layer is noisy when left out.
 
     Attributes
     ----------
     epsilon : float or Tensor
         As given.
+    distribution : ReturnDistribution or None
+        As it was made.
+    noise_size : int
+        How many numbers the noise of one pass has; 0 without noisy layers.
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
 
@@ -64,7 +78,15 @@ class QNetwork(PolicyNetwork):
     """
 
     def __init__(
-        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, dueling: bool, epsilon: float
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        config: NetworkConfig,
+        *,
+        dueling: bool,
+        epsilon: float,
+        distribution: Callable[[int], ReturnDistribution] | None = None,
+        noisy_sigma: float | None = None,
     ) -> None:
         super().__init__()
         if action.num_actions is None:
@@ -82,15 +104,22 @@ class QNetwork(PolicyNetwork):
             self.memory = MemoryCore(config.memory, num_features, config.memory_size, config.memory_span)
             self.state_size, num_features = self.memory.state_size, self.memory.size
         activation = config.activation if isinstance(self.encoder, MLP) else "relu"
-        self.head = (
-            DuelingHead(num_features, action.num_actions, activation)
-            if dueling
-            else nn.Linear(num_features, action.num_actions)
-        )
+        self.distribution = None if distribution is None else distribution(num_features)
+        num_outputs = 1 if self.distribution is None else self.distribution.num_outputs
+        self.head: nn.Module
+        if dueling and noisy_sigma is not None:
+            self.head = NoisyDuelingHead(num_features, action.num_actions, activation, num_outputs, noisy_sigma)
+        elif dueling:
+            self.head = DuelingHead(num_features, action.num_actions, activation, num_outputs)
+        elif noisy_sigma is not None:
+            self.head = NoisyLinear(num_features, action.num_actions * num_outputs, noisy_sigma)
+        else:
+            self.head = nn.Linear(num_features, action.num_actions * num_outputs)
+        self.noise_size = self.head.noise_size if isinstance(self.head, NoisyLinear | NoisyDuelingHead) else 0
 
     def act(
         self, observation: Tensor, first: Tensor, state: Tensor, epsilon: float | Tensor | None = None
-    ) -> tuple[EpsilonGreedy, Tensor]:
+    ) -> tuple[EpsilonGreedy | NoisyGreedy, Tensor]:
         """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`.
 
         Parameters
@@ -106,21 +135,31 @@ class QNetwork(PolicyNetwork):
             features = features.float()
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
-            q = self._masked_q(features, legal)
-        return EpsilonGreedy(q, self.epsilon if epsilon is None else epsilon, legal), state
+            epsilon = self.epsilon if epsilon is None else epsilon
+            if not self.noise_size:
+                return EpsilonGreedy(self._masked_q(features, legal), epsilon, legal), state
+
+        def values(number: Tensor | None) -> Tensor:
+            with without_autocast(features.device):
+                noise = None if number is None else noise_of_lanes(number, self.noise_size)
+                return self._masked_q(features, legal, noise)
+
+        return NoisyGreedy(values, epsilon, legal), state
 
     def legal(self, observation: Tensor) -> Tensor | None:
         """Which actions are legal, bool ``[..., A]``; ``None`` where observations ``[..., *shape]`` do not say."""
         mask = self.input.mask(observation)
         return None if mask is None else legal_values(mask, self.choices)
 
-    def q(self, observation: Tensor) -> Tensor:
+    def q(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
         """Values of all actions, of a network without memory.
 
         Parameters
         ----------
         observation : Tensor
             Observations as they lie in their column, ``[N, *shape]``.
+        noise : Tensor, optional
+            Of noisy layers, the same for all rows, float32 ``[noise_size]``.
 
         Returns
         -------
@@ -132,13 +171,43 @@ class QNetwork(PolicyNetwork):
         ValueError
             When the network has a memory: its values depend on what came before, see :meth:`unroll`.
         """
-        if self.memory is not None:
-            raise ValueError("a network with memory has no values of single observations: use unroll, or act")
-        features = self.encoder(self.input(observation))
+        features = self._features(observation)
         with without_autocast(features.device):
-            return self._masked_q(features.float(), self.legal(observation))
+            return self._masked_q(features.float(), self.legal(observation), noise)
 
-    def unroll(self, observation: Tensor, first: Tensor, state: Tensor, burn_in: int = 0) -> Tensor:
+    def distributions(
+        self, observation: Tensor, noise: Tensor | None = None, fractions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Distributions of the returns after all actions, of a network that has them and no memory.
+
+        Parameters
+        ----------
+        observation, noise
+            As for :meth:`q`.
+        fractions : Tensor, optional
+            Where the quantiles of :class:`ImplicitQuantileReturns` are taken, float32 ``[N, K]``; others take none.
+
+        Returns
+        -------
+        outputs : Tensor
+            What says how each return is distributed, float32 ``[N, A, M]``: logits of the atoms, or quantiles.
+        q : Tensor
+            Their means, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
+
+        Raises
+        ------
+        ValueError
+            When the network has a memory.
+        """
+        assert self.distribution is not None
+        features = self._features(observation)
+        with without_autocast(features.device):
+            outputs = self._outputs(features.float(), noise, fractions)
+            return outputs, _masked(self.distribution.mean(outputs), self.legal(observation))
+
+    def unroll(
+        self, observation: Tensor, first: Tensor, state: Tensor, burn_in: int = 0, noise: Tensor | None = None
+    ) -> Tensor:
         """Values of all actions along sequences, of a network with memory.
 
         Parameters
@@ -151,6 +220,8 @@ class QNetwork(PolicyNetwork):
             Memory before row 0, float32 ``[B, S]``.
         burn_in : int
             First rows that only bring the memory up to date: no values, no gradient.
+        noise : Tensor, optional
+            As for :meth:`q`.
 
         Returns
         -------
@@ -168,7 +239,14 @@ class QNetwork(PolicyNetwork):
             observation, first = observation[burn_in:], first[burn_in:]
         features, _ = self._remember(observation, first, state)
         with without_autocast(features.device):
-            return self._masked_q(features, self.legal(observation))
+            return self._masked_q(features, self.legal(observation), noise)
+
+    def _features(self, observation: Tensor) -> Tensor:
+        """Features ``[N, F]`` of a network without memory."""
+        if self.memory is not None:
+            raise ValueError("a network with memory has no values of single observations: use unroll, or act")
+        features: Tensor = self.encoder(self.input(observation))
+        return features
 
     def _remember(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Features ``[T, B, H]`` behind the memory, and the state after the last row."""
@@ -178,44 +256,27 @@ class QNetwork(PolicyNetwork):
         with without_autocast(features.device):
             return self.memory.unroll(features.float().unflatten(0, first.shape), first, state)
 
-    def _masked_q(self, features: Tensor, legal: Tensor | None) -> Tensor:
-        q: Tensor = self.head(features)
-        return q if legal is None else q.masked_fill(~legal, ILLEGAL)
+    def _masked_q(self, features: Tensor, legal: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        if self.distribution is None:
+            return _masked(self._head(features, noise), legal)
+        return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
+
+    def _outputs(self, features: Tensor, noise: Tensor | None, fractions: Tensor | None = None) -> Tensor:
+        """What says how returns are distributed, ``[..., A, M]``."""
+        assert self.distribution is not None
+        if isinstance(self.distribution, ImplicitQuantileReturns):
+            features = self.distribution.at(features, fractions)
+            noise = None if noise is None else noise.unsqueeze(-2)
+            return self._head(features, noise).transpose(-1, -2)
+        return self._head(features, noise).unflatten(-1, (-1, self.distribution.num_outputs))
+
+    def _head(self, features: Tensor, noise: Tensor | None) -> Tensor:
+        outputs: Tensor = self.head(features) if noise is None else self.head(features, noise)
+        return outputs
 
 
-class DuelingHead(nn.Module):
-    """Values of all actions from features, ``Q = V + A - mean A``, over two hidden layers as wide as the features.
-
-    Parameters
-    ----------
-    num_features : int
-        Width ``F`` of the features.
-    num_actions : int
-        Number ``A`` of actions.
-    activation : str
-        Activation of the hidden layers.
-    """
-
-    def __init__(self, num_features: int, num_actions: int, activation: str) -> None:
-        super().__init__()
-        # Both streams' hidden layers as one, the value's first: one product of matrices instead of two.
-        self.hidden = nn.Sequential(nn.Linear(num_features, 2 * num_features), ACTIVATIONS[activation]())
-        self.value = nn.Linear(num_features, 1)
-        self.advantage = nn.Linear(num_features, num_actions)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Turn features ``[..., F]`` into values ``[..., A]``; the gradient on its way back to them is scaled."""
-        if features.requires_grad:
-            # A view of its own, so that the hook scales only what comes from here.
-            features = features.view_as(features)
-            features.register_hook(_scale_trunk_gradient)
-        value_features, advantage_features = self.hidden(features).chunk(2, -1)
-        advantage = self.advantage(advantage_features)
-        return self.value(value_features) + advantage - advantage.mean(-1, keepdim=True)
-
-
-def _scale_trunk_gradient(gradient: Tensor) -> Tensor:
-    return gradient * TRUNK_GRADIENT_SCALE
+def _masked(q: Tensor, legal: Tensor | None) -> Tensor:
+    return q if legal is None else q.masked_fill(~legal, ILLEGAL)
 
 
 def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:

@@ -167,7 +167,9 @@ def test_discrete_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(DDPG, VECTOR, CHOICE)
     assert "ddpg chooses continuous actions" in str(refusal.value) and "(3 of them)" in str(refusal.value)
-    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, apex or r2d2" in str(refusal.value)
+    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, rainbow, apex or r2d2" in str(
+        refusal.value
+    )
 
 
 @pytest.mark.parametrize(("low", "high"), [(-math.inf, math.inf), (-1.0, math.inf), (-math.inf, 1.0)])

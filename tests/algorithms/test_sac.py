@@ -248,7 +248,9 @@ def test_discrete_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(SAC, VECTOR, CHOICE)
     assert "sac chooses continuous actions" in str(refusal.value)
-    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, apex or r2d2" in str(refusal.value)
+    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, rainbow, apex or r2d2" in str(
+        refusal.value
+    )
 
 
 def test_an_action_without_two_bounds_is_refused_by_the_number_of_its_dimension():

@@ -16,6 +16,7 @@ from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
+from penstock.algorithms.pqn import PQN
 from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
 from penstock.engine.paths.segment_updates import learn_batch
 from tests.algorithms.batches import collect, make, make_model
@@ -51,7 +52,8 @@ class Recorded(CapturedGradient):
 def made(kind, **settings):
     """An algorithm, its network, and what tells of the notes that follow."""
     algorithm = make(kind, **settings)
-    model = make_model(algorithm)
+    torch.manual_seed(0)
+    model = algorithm.build_model()
     algorithm.begin(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -61,9 +63,10 @@ def made(kind, **settings):
 def batches_for(algorithm, count):
     """Batches with all that algorithms record, half of each replayed."""
     batches = []
+    actor = make(APPO) if isinstance(algorithm, PQN) else algorithm
     for seed in range(count):
-        model = make_model(algorithm, seed)
-        batch = collect(algorithm, model, seed)
+        model = make_model(actor, seed)
+        batch = collect(actor, model, seed)
         with torch.no_grad():
             policy, value = model.evaluate(batch.obs, batch.first, batch.memory)
         batch.replayed[2:] = True
@@ -94,7 +97,7 @@ def learn(algorithm, model, batches, gradient=None):
         (APPO, {"num_epochs": 2}), (APPO, {"advantage_estimator": "vtrace", "num_epochs": 2}),
         (APPO, {"num_minibatches": 1}), (APPO, {"memory": "lstm"}),
         (PPO, {"num_epochs": 2}), (A2C, {}), (IMPALA, {}), (IMPALA, {"memory": "gru"}), (CLEAR, {}),
-        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}),
+        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}), (PQN, {}),
     ],
 )  # fmt: skip
 def test_what_is_learned_is_the_same(algorithm, settings):

@@ -6,12 +6,14 @@ import torch
 
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
+from penstock.algorithms.pqn import PQN
 from penstock.engine.acting.device_inference import DeviceInference, Staging
 from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
 from penstock.engine.acting.inference import Inference
@@ -24,10 +26,12 @@ from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.pinned import PinnedMemory
 from penstock.experience.requests import Pending
+from tests.algorithms import transitions
 from tests.algorithms.batches import collect, make, make_model
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
 from tests.engine.processes import Watched, pids_of
 from tests.experience.reading import CPU, filled_arena, read, reader
+from tests.nn.plain import CHOICE
 
 pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"), pytest.mark.timeout(300)]
 
@@ -126,21 +130,24 @@ def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     [
         (APPO, {"num_epochs": 2}), (APPO, {"advantage_estimator": "vtrace"}), (APPO, {"memory": "lstm"}),
         (APPO, {"num_minibatches": 1}), (PPO, {}), (A2C, {}), (IMPALA, {"memory": "gru"}), (CLEAR, {}),
-        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}), (PQN, {}),
+        (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}),
+        (PQN, {}),
     ],
 )  # fmt: skip
 def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact, algorithm, settings):
     learned = []
     for captures in (False, True):
         made = make(algorithm, **settings)
-        model = make_model(made).to(GPU)
+        torch.manual_seed(0)
+        model = made.build_model().to(GPU)
         made.begin(model)
         optimizer, generator = made.build_optimizer(model), torch.Generator().manual_seed(1)
         gradient = CapturedGradient(made, model, made.autocast(GPU), pytest.fail) if captures else None
+        actor = make(APPO) if algorithm is PQN else made
         for seed in range(WARM_UP + 6):
-            batch = collect(made, make_model(made, seed), seed)
+            batch = collect(actor, make_model(actor, seed), seed)
             with torch.no_grad():
-                policy, value = make_model(made, seed).evaluate(batch.obs, batch.first, batch.memory)
+                policy, value = make_model(actor, seed).evaluate(batch.obs, batch.first, batch.memory)
             batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
             batch = batch._map(lambda name, tensor: tensor.to(GPU))
             metrics = learn_batch(made, model, optimizer, batch, generator, made.autocast(GPU), backward=gradient)
@@ -151,6 +158,29 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
         torch.testing.assert_close(tensor, learned[1][0][name], rtol=1e-4, atol=1e-5)
     for name, number in learned[0][1].items():
         torch.testing.assert_close(number.float(), learned[1][1][name], rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["none", "c51", "quantile", "iqn"])
+@torch.inference_mode()
+def test_a_graph_of_a_noisy_network_has_the_noise_of_the_lanes_numbers_of_now(kind):
+    settings = {"noisy": True, "distributional": kind, "dueling": True, "hidden_sizes": (8,)}
+    algorithm = transitions.make(DQN, transitions.VECTOR, CHOICE, **settings)
+    model = algorithm.build_model().to(GPU)
+    asked = Request(**{
+        name: value.to(GPU) if isinstance(value, torch.Tensor) else value
+        for name, value in vars(transitions.request(torch.rand(64, 1))).items()
+    })  # fmt: skip
+    algorithm.act(model, asked)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        columns, _ = algorithm.act(model, asked)
+    seen = set()
+    for seed in range(3):
+        asked.noise.copy_(torch.rand(64, 1, generator=torch.Generator().manual_seed(seed)))
+        graph.replay()
+        assert torch.equal(columns["action"], algorithm.act(model, asked)[0]["action"])
+        seen.add(tuple(columns["action"].tolist()))
+    assert len(seen) == 3
 
 
 def test_staging_memory_is_pinned_and_arrives():

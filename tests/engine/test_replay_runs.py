@@ -50,6 +50,11 @@ RUNS = [
     pytest.param(penstock.DQN, {}, id="dqn"),
     pytest.param(penstock.DQN, {**EVERYTHING, "updates_per_step": 0.25, "num_envs_per_worker": 2}, id="dqn-everything"),
     pytest.param(penstock.ApeX, {"num_envs_per_worker": 4, "inference": "central"}, id="apex-central"),
+    pytest.param(penstock.Rainbow, {"num_envs_per_worker": 2, "updates_per_step": 0.5}, id="rainbow"),
+    pytest.param(
+        penstock.ApeX, {"distributional": "iqn", "num_quantiles": 4, "noisy": True, "inference": "central"},
+        id="apex-noisy-iqn-central",
+    ),
     pytest.param(penstock.TD3, {**PENDULUM, "updates_per_step": 2.0}, id="td3"),
     pytest.param(penstock.TD3, {**PENDULUM, "prioritized": True, "n_step": 3}, id="td3-prioritized"),
     pytest.param(penstock.SAC, PENDULUM, id="sac"),
@@ -171,7 +176,10 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
 
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
-    [(penstock.DQN, EVERYTHING), *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ))],
+    [
+        (penstock.DQN, EVERYTHING), (penstock.Rainbow, {}),
+        *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ)),
+    ],
 )
 def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorithm, settings, tmp_path):
     with algorithm(**{**SERIAL, **settings, "run_dir": str(tmp_path / "run")}) as trainer:
@@ -180,7 +188,7 @@ def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorith
         mean_return = trainer.evaluate(2, seed=5).mean_return
     policy = penstock.load_policy(tmp_path / "run")
     assert identical(policy.model.state_dict(), weights)
-    env = gymnasium.make(SERIAL["env"] if algorithm is penstock.DQN else "Pendulum-v1")
+    env = gymnasium.make({**SERIAL, **settings}["env"])
     observation, _ = env.reset(seed=1)
     actions = [policy.act(observation) for _ in range(3)]
     assert all(env.action_space.contains(action) for action in actions)
@@ -218,6 +226,7 @@ PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
         (penstock.TD3, {}),
         (penstock.TD3, {"prioritized": True, "n_step": 3}),
         (penstock.DQN, PRIORITIZED),
+        (penstock.Rainbow, PRIORITIZED),
         (penstock.TQC, {}),
         (penstock.CrossQ, {}),
         (penstock.ApeXDPG, {"num_envs_per_worker": 1}),

@@ -30,6 +30,8 @@ class ReplayAlgorithm(Algorithm):
         By name, in the learner alone.
     generator
         Of the learner's own random numbers.
+    remarks
+        What an update found that the user is to know; the learner shows and empties it.
     """
 
     Config: ClassVar[type[Config]] = ReplayConfig
@@ -45,6 +47,7 @@ class ReplayAlgorithm(Algorithm):
     _trained: dict[str, list[nn.Parameter]]
     _rates: dict[str, Scheduled]
     generator: torch.Generator
+    remarks: list[str]
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
@@ -112,6 +115,7 @@ class ReplayAlgorithm(Algorithm):
             What to go on from.
         """
         device = next(model.parameters()).device
+        self.remarks = []
         self.target = model
         if self.has_target:
             self.target = self.build_model().to(device).requires_grad_(False)

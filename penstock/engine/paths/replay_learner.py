@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.weights import MakeWeights, through_block
-from penstock.engine.messages import Save, Tell
+from penstock.engine.messages import Note, Save, Tell
 from penstock.engine.paths.contents import save_contents
 from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
@@ -107,6 +107,8 @@ class ReplayLearner(Learner):
             self._skip(str(problem))
             return {}
         self._updated()
+        while self._algorithm.remarks:
+            self._report(Note(self._algorithm.remarks.pop(0)))
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:

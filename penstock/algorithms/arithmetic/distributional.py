@@ -1,0 +1,88 @@
+"""Distributional Q-learning: projections and distances of distributions of returns.
+
+Pure functions of a batch; what a return's target is made of says `td.td_target`, atom by atom or quantile by quantile.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import huber_loss
+
+
+def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) -> Tensor:
+    """Project a distribution onto evenly spaced atoms (C51, arXiv:1707.06887, equation 7).
+
+    Each return's probability is shared by the two atoms that it lies between, in proportion to how near they are:
+
+        (Phi p)_i = sum_j [ 1 - |clip(x_j, z_0, z_{M-1}) - z_i| / dz ]_0^1  p_j
+
+    Where nothing is clipped, the mean stays as it was.
+
+    Parameters
+    ----------
+    returns : Tensor
+        What the distribution is of, ``x``, float32 ``[B, N]``.
+    probability : Tensor
+        Of each of them, ``p``, float32 ``[B, N]``.
+    atoms : Tensor
+        The atoms ``z``, from the least to the largest, 2 or more, float32 ``[M]``.
+
+    Returns
+    -------
+    Tensor
+        Probabilities of the atoms, float32 ``[B, M]``.
+    """
+    last = len(atoms) - 1
+    spacing = (atoms[-1] - atoms[0]) / last
+    position = ((returns - atoms[0]) / spacing).clamp(0, last)
+    # The lower neighbour of the last atom is the one before it, so that no return has but one neighbour.
+    below = position.floor().clamp_(max=last - 1)
+    share = probability * (position - below)
+    lower = below.long()
+    projected = probability.new_zeros(len(probability), len(atoms))
+    return projected.scatter_add_(1, lower, probability - share).scatter_add_(1, lower + 1, share)
+
+
+def categorical_kl(target: Tensor, log_probability: Tensor) -> Tensor:
+    """Kullback-Leibler divergence ``sum_i m_i (log m_i - log p_i)``: Rainbow's loss and priority (arXiv:1710.02298).
+
+    Its gradient is that of the cross-entropy (arXiv:1707.06887, algorithm 1); it is 0 where nothing is left to learn.
+
+    Parameters
+    ----------
+    target : Tensor
+        Probabilities ``m``, float32 ``[..., M]``.
+    log_probability : Tensor
+        ``log p`` of what learns, float32 ``[..., M]``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[...]``.
+    """
+    return (torch.special.xlogy(target, target) - target * log_probability).sum(-1)
+
+
+def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:
+    """Quantile Huber loss with threshold 1 (QR-DQN, arXiv:1710.10044, equation 10; IQN, arXiv:1806.06923, equation 3).
+
+        sum_i mean_j |tau_i - 1{y_j < theta_i}| Huber(y_j - theta_i)
+
+    Parameters
+    ----------
+    quantile : Tensor
+        What learns, ``theta``, float32 ``[B, N]``.
+    fraction : Tensor
+        The fractions ``tau`` that these are the quantiles of, float32 ``[N]`` or ``[B, N]``.
+    target : Tensor
+        Samples ``y`` of the target's distribution, float32 ``[B, N']``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[B]``.
+    """
+    y, theta = torch.broadcast_tensors(target.unsqueeze(-2), quantile.unsqueeze(-1))
+    weight = (fraction.unsqueeze(-1) - (y < theta).float()).abs()
+    return (weight * huber_loss(theta, y, reduction="none")).mean(-1).sum(-1)

@@ -1,0 +1,113 @@
+"""Heads of Q-networks: what is between features and action values."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from penstock.nn.activations import ACTIVATIONS
+from penstock.nn.noisy import NoisyLinear
+
+TRUNK_GRADIENT_SCALE = math.sqrt(0.5)
+
+
+class DuelingHead(nn.Module):
+    """Values of all actions from features, ``Q = V + A - mean A``, over two hidden layers as wide as the features.
+
+    Parameters
+    ----------
+    num_features : int
+        Width ``F`` of the features.
+    num_actions : int
+        Number ``A`` of actions.
+    activation : str
+        Activation of the hidden layers.
+    num_outputs : int
+        Numbers ``M`` for each action, each of them a value and an advantage of its own (arXiv:1710.02298).
+    """
+
+    def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int = 1) -> None:
+        super().__init__()
+        # Both streams' hidden layers as one, the value's first: one product of matrices instead of two.
+        self.hidden = nn.Sequential(nn.Linear(num_features, 2 * num_features), ACTIVATIONS[activation]())
+        self.value = nn.Linear(num_features, num_outputs)
+        self.advantage = nn.Linear(num_features, num_actions * num_outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Turn features ``[..., F]`` into values ``[..., A * M]``; the gradient on its way back to them is scaled."""
+        value_features, advantage_features = self.hidden(scale_gradient(features)).chunk(2, -1)
+        return joined_streams(self.value(value_features), self.advantage(advantage_features))
+
+
+class NoisyDuelingHead(nn.Module):
+    """A :class:`DuelingHead` whose four layers are noisy, with noise of its own in each (arXiv:1710.02298).
+
+    Parameters
+    ----------
+    num_features, num_actions, activation, num_outputs
+        As there.
+    sigma : float
+        ``sigma_0`` of the layers.
+
+    Attributes
+    ----------
+    noise_size : int
+        How many numbers ``f(e)`` one pass takes.
+    """
+
+    def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int, sigma: float) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]()
+        self.value_hidden = NoisyLinear(num_features, num_features, sigma)
+        self.value = NoisyLinear(num_features, num_outputs, sigma)
+        self.advantage_hidden = NoisyLinear(num_features, num_features, sigma)
+        self.advantage = NoisyLinear(num_features, num_actions * num_outputs, sigma)
+        layers = (self.value_hidden, self.value, self.advantage_hidden, self.advantage)
+        self._noise_sizes = tuple(layer.noise_size for layer in layers)
+        self.noise_size = sum(self._noise_sizes)
+
+    def forward(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Turn features ``[..., F]`` into values ``[..., A * M]``; noise as for :class:`NoisyLinear`."""
+        features = scale_gradient(features)
+        of_layers = (None,) * 4 if noise is None else noise.split(self._noise_sizes, -1)
+        value_features = self.activation(self.value_hidden(features, of_layers[0]))
+        advantage_features = self.activation(self.advantage_hidden(features, of_layers[2]))
+        return joined_streams(
+            self.value(value_features, of_layers[1]), self.advantage(advantage_features, of_layers[3])
+        )
+
+
+def joined_streams(value: Tensor, advantage: Tensor) -> Tensor:
+    """Join dueling streams, ``Q(o, a) = V(o) + A(o, a) - mean_b A(o, b)`` (arXiv:1511.06581, equation 9).
+
+    Parameters
+    ----------
+    value : Tensor
+        float32 ``[..., M]``: several numbers are joined each for itself.
+    advantage : Tensor
+        float32 ``[..., A * M]``, action by action.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[..., A * M]``.
+    """
+    num_outputs = value.shape[-1]
+    if num_outputs == 1:
+        return value + advantage - advantage.mean(-1, keepdim=True)
+    of_actions = advantage.unflatten(-1, (-1, num_outputs))
+    return (value.unsqueeze(-2) + of_actions - of_actions.mean(-2, keepdim=True)).flatten(-2)
+
+
+def scale_gradient(features: Tensor) -> Tensor:
+    """The same features; the gradient on its way back is scaled by 1/sqrt(2) (arXiv:1511.06581, section 4.2)."""
+    if features.requires_grad:
+        # A view of its own, so that the hook scales only what comes from here.
+        features = features.view_as(features)
+        features.register_hook(_scale_trunk_gradient)
+    return features
+
+
+def _scale_trunk_gradient(gradient: Tensor) -> Tensor:
+    return gradient * TRUNK_GRADIENT_SCALE
