@@ -26,7 +26,7 @@ from penstock.algorithms.arithmetic.td import (
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.support import SupportWatch
-from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, ReplayConfig, Scheduled, require
+from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, PrioritizedConfig, Scheduled, require
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.experience.sequence_batch import SequenceBatch
@@ -35,12 +35,10 @@ from penstock.nn import CategoricalReturns, ImplicitQuantileReturns, PolicyNetwo
 from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
 from penstock.nn.return_distributions import ReturnDistribution, midpoints
-from penstock.replay import Prioritized, Uniform
-from penstock.replay.settings import Sampler
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig(ReplayConfig):
+class QLearningConfig(PrioritizedConfig):
     """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset.
 
     With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
@@ -52,8 +50,7 @@ class QLearningConfig(ReplayConfig):
         "dueling": NETWORK, "distributional": NETWORK, "num_atoms": NETWORK, "v_min": NETWORK, "v_max": NETWORK,
         "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "memory": NETWORK,
         "memory_size": NETWORK, "memory_span": NETWORK, "rescale_values": NETWORK, "optimizer": STATE,
-        "prioritized": STORED, "priority_alpha": STORED, "sequence_length": STORED, "burn_in": STORED,
-        "sequence_overlap": STORED,
+        "sequence_length": STORED, "burn_in": STORED, "sequence_overlap": STORED,
     }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -77,14 +74,6 @@ class QLearningConfig(ReplayConfig):
     """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
     dueling: bool = False
     """Dueling network (arXiv:1511.06581): a value and advantages instead of action values."""
-    prioritized: bool = False
-    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
-    priority_alpha: float = 0.6
-    """Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant)."""
-    priority_beta: float = 0.4
-    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
-    priority_beta_final: float = 1.0
-    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
     rescale_values: bool = False
@@ -125,9 +114,6 @@ class QLearningConfig(ReplayConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        for name in ("priority_beta", "priority_beta_final"):
-            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
-        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")
         require(0.0 < self.optimizer_eps < math.inf, "optimizer_eps", self.optimizer_eps, "more than 0, and finite")
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         norm = self.max_grad_norm
@@ -262,16 +248,6 @@ class DQN(ReplayAlgorithm):
         if self.config.optimizer == "adam":
             return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
         return TorchRMSProp([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
-
-    def sampler(self) -> Sampler:
-        """Uniform, or prioritized with weights divided by the largest in the batch."""
-        c = self.config
-        return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch") if c.prioritized else Uniform()
-
-    def beta(self, progress: float) -> float | None:
-        """From priority_beta to priority_beta_final over total_steps."""
-        c = self.config
-        return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0) if c.prioritized else None
 
     def record_columns(self) -> tuple[Column, ...]:
         """With memory, the state that it begins a step with: what a sequence is unrolled from."""

@@ -124,3 +124,26 @@ class ReplayConfig(Config):
         if self.backend == "serial":  # a step of every lane at once, so that all are let in alike
             return max(1, math.ceil(self.num_lanes * self.updates_per_step))
         return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrioritizedConfig(ReplayConfig):
+    """Settings of algorithms that learn from replay, by priority if they are asked to."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("prioritized", "priority_alpha"), STORED)
+
+    prioritized: bool = False
+    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
+    priority_alpha: float = 0.6
+    """Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant)."""
+    priority_beta: float = 0.4
+    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
+    priority_beta_final: float = 1.0
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("priority_beta", "priority_beta_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")

@@ -1649,14 +1649,6 @@ class DQN(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
-    optimizer_eps
-        What the optimiser adds to the root of the mean square.
-    max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
-    double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     prioritized
         Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
@@ -1665,6 +1657,14 @@ class DQN(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
@@ -1756,14 +1756,14 @@ class DQN(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        optimizer: Literal["adam", "rmsprop"] = "adam",
-        optimizer_eps: float = 1e-08,
-        max_grad_norm: float | None = 10.0,
-        double: bool = False,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = False,
         target_period: int = 100,
         rescale_values: bool = False,
         sequence_length: int = 20,
@@ -1878,14 +1878,6 @@ class Rainbow(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
-    optimizer_eps
-        What the optimiser adds to the root of the mean square.
-    max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
-    double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     prioritized
         Prioritized replay (arXiv:1511.05952), by the KL divergence that is the loss.
     priority_alpha
@@ -1894,6 +1886,14 @@ class Rainbow(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
@@ -1985,14 +1985,14 @@ class Rainbow(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        optimizer: Literal["adam", "rmsprop"] = "adam",
-        optimizer_eps: float = 1e-08,
-        max_grad_norm: float | None = 10.0,
-        double: bool = True,
         prioritized: bool = True,
         priority_alpha: float = 0.5,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = True,
         target_period: int = 100,
         rescale_values: bool = False,
         sequence_length: int = 20,
@@ -2107,14 +2107,6 @@ class ApeX(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
-    optimizer_eps
-        What the optimiser adds to the root of the mean square.
-    max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
-    double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     prioritized
         Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
@@ -2123,6 +2115,14 @@ class ApeX(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
@@ -2212,14 +2212,14 @@ class ApeX(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        optimizer: Literal["adam", "rmsprop"] = "adam",
-        optimizer_eps: float = 1e-08,
-        max_grad_norm: float | None = 10.0,
-        double: bool = True,
         prioritized: bool = True,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 0.4,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 1e-08,
+        max_grad_norm: float | None = 10.0,
+        double: bool = True,
         target_period: int = 100,
         rescale_values: bool = False,
         sequence_length: int = 20,
@@ -2333,14 +2333,6 @@ class R2D2(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
-    optimizer_eps
-        What the optimiser adds to the root of the mean square.
-    max_grad_norm
-        Gradients are scaled down to this global norm; None: never.
-    double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     prioritized
         Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
@@ -2349,6 +2341,14 @@ class R2D2(Face):
         Exponent of the importance weights at the start (section 2.3).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
+    optimizer
+        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+    optimizer_eps
+        What the optimiser adds to the root of the mean square.
+    max_grad_norm
+        Gradients are scaled down to this global norm; None: never.
+    double
+        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
@@ -2438,14 +2438,14 @@ class R2D2(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        optimizer: Literal["adam", "rmsprop"] = "adam",
-        optimizer_eps: float = 0.001,
-        max_grad_norm: float | None = 40.0,
-        double: bool = True,
         prioritized: bool = True,
         priority_alpha: float = 0.9,
         priority_beta: float = 0.6,
         priority_beta_final: float = 0.6,
+        optimizer: Literal["adam", "rmsprop"] = "adam",
+        optimizer_eps: float = 0.001,
+        max_grad_norm: float | None = 40.0,
+        double: bool = True,
         target_period: int = 100,
         rescale_values: bool = True,
         sequence_length: int = 20,
@@ -2535,19 +2535,18 @@ class DDPG(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        How far the target networks move towards the online ones.
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
         Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (as in CleanRL).
     seed
@@ -2612,12 +2611,12 @@ class DDPG(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 0.005,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 0.005,
         exploration_noise: float = 0.1,
         seed: int = 0,
         total_steps: int = 1000000,
@@ -2700,19 +2699,18 @@ class TD3(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        How far the target networks move towards the online ones.
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
         Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (section 6.1).
     target_noise
@@ -2783,12 +2781,12 @@ class TD3(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 0.005,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 0.005,
         exploration_noise: float = 0.1,
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
@@ -2874,19 +2872,18 @@ class SAC(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        How far the target networks move towards the online ones.
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
         Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
     alpha
         Temperature, fixed; None: learned.
     initial_alpha
@@ -2955,12 +2952,12 @@ class SAC(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 0.005,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 0.005,
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
@@ -3047,19 +3044,18 @@ class TQC(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        How far the target networks move towards the online ones.
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
         Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones.
     alpha
         Temperature, fixed; None: learned.
     initial_alpha
@@ -3134,12 +3130,12 @@ class TQC(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 0.005,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 0.005,
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
@@ -3226,19 +3222,18 @@ class CrossQ(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        There is no target network: targets come of the network itself, which 1 says. Nothing else is legal.
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
     priority_alpha
         Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        There is no target network: targets come of the network itself, which 1 says. Nothing else is legal.
     alpha
         Temperature, fixed; None: learned.
     initial_alpha
@@ -3313,12 +3308,12 @@ class CrossQ(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 1.0,
         prioritized: bool = False,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 1.0,
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
@@ -3406,10 +3401,6 @@ class ApeXDPG(Face):
         or later steps, of any step, or of the last one. None: not.
     goals_per_step
         Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
-    actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
-    tau
-        How far the target networks move towards the online ones; 1: they are copied.
     prioritized
         Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
         to the critics' loss alone.
@@ -3419,6 +3410,10 @@ class ApeXDPG(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
+    actor_learning_rate
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+    tau
+        How far the target networks move towards the online ones; 1: they are copied.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1], the same in every lane.
     target_period
@@ -3487,12 +3482,12 @@ class ApeXDPG(Face):
         publish_interval: int = 1,
         hindsight: Literal["future", "episode", "final"] | None = None,
         goals_per_step: int = 4,
-        actor_learning_rate: float | str | Callable[[float], float] | None = None,
-        tau: float = 1.0,
         prioritized: bool = True,
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 0.4,
+        actor_learning_rate: float | str | Callable[[float], float] | None = None,
+        tau: float = 1.0,
         exploration_noise: float = 0.3,
         target_period: int = 100,
         max_actor_grad: float | None = 1.0,

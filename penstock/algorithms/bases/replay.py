@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
-from penstock.algorithms.arithmetic.td import polyak_
+from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
-from penstock.config import Config, ConfigError, ReplayConfig, Scheduled
+from penstock.config import Config, ConfigError, PrioritizedConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
-from penstock.replay import Uniform
+from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
 
@@ -62,7 +62,10 @@ class ReplayAlgorithm(Algorithm):
         return "hindsight"
 
     def sampler(self) -> Sampler:
-        """How transitions are drawn."""
+        """How transitions are drawn: uniformly, or by priority with weights divided by the largest in the batch."""
+        c = self.config
+        if isinstance(c, PrioritizedConfig) and c.prioritized:
+            return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch")
         return Uniform()
 
     def first_priorities(self) -> FirstPriorities | None:
@@ -74,6 +77,9 @@ class ReplayAlgorithm(Algorithm):
 
     def beta(self, progress: float) -> float | None:
         """Exponent of the importance weights at this point of the run; None without priorities."""
+        c = self.config
+        if isinstance(c, PrioritizedConfig) and c.prioritized:
+            return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0)
         return None
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
