@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
 from penstock.nn.encoders import MLP, SideBySide
 from penstock.nn.exploration import TanhGaussian
-from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import encoder_input_size
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class NormalizedCritics(Critics):
         """Turn inputs ``[N, I]`` into values ``[C, N]``."""
         x = self.norms[0](x.expand(self.num_critics, *x.shape), by_batch)
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
-            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)), by_batch)
+            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)).float(), by_batch)
         return self.values(x)
 
     def first(self, x: Tensor) -> Tensor:
@@ -209,7 +209,6 @@ class NormalizedActorCritic(StochasticActorCritic):
             Values, float32 ``[C, N]``.
         """
         features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
-        with without_autocast(features.device):
-            x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
-            q, next_q = self.critics(x, by_batch=True).chunk(2, -1)
-            return q, next_q
+        x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
+        q, next_q = self.critics(x, by_batch=True).chunk(2, -1)
+        return q, next_q

@@ -35,7 +35,7 @@ class ContinuousActorCritic(PolicyNetwork):
     encoder and the critics share another, whose features with the action beside them go through 256 units of each
     critic.
 
-    Encoders may run under ``torch.autocast``; all else computes in float32 regardless.
+    Encoders and the critics' hidden layers may run under ``torch.autocast``; all else computes in float32 regardless.
 
     Parameters
     ----------
@@ -117,9 +117,8 @@ class ContinuousActorCritic(PolicyNetwork):
             Values, float32 ``[C, N]``; of several quantiles ``[C, N, M]``.
         """
         features = self.critic_encoder(self.input(observation))
-        with without_autocast(features.device):
-            q: Tensor = self.critics(torch.cat((features.float(), action), -1))
-            return q
+        q: Tensor = self.critics(torch.cat((features.float(), action), -1))
+        return q
 
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
         """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
@@ -127,8 +126,7 @@ class ContinuousActorCritic(PolicyNetwork):
         Of critics without quantiles.
         """
         features = self.critic_encoder(self.input(observation))
-        with without_autocast(features.device):
-            return self.critics.first(torch.cat((features.float(), action), -1))
+        return self.critics.first(torch.cat((features.float(), action), -1))
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Parameters that an actor's loss trains, always in the same order."""
@@ -230,6 +228,8 @@ class StochasticActorCritic(ContinuousActorCritic):
 class Critics(nn.Module):
     """Several networks of the same sizes that value the same input, each layer of all of them in one tensor.
 
+    Hidden layers may run under ``torch.autocast``; values are computed in float32 regardless.
+
     Layers start as ``nn.Linear`` does, uniform within 1/sqrt(inputs), each critic's with numbers of its own.
 
     Parameters
@@ -266,16 +266,18 @@ class Critics(nn.Module):
 
     def values(self, x: Tensor) -> Tensor:
         """Turn the last hidden layer ``[C, N, H]`` into values, as `forward` returns them."""
-        if self.head.weight.shape[-1] > 1:
-            return torch.baddbmm(self.head.bias, x, self.head.weight)
-        # For a single output a sum is several times as fast as a product of matrices.
-        return (x * self.head.weight.mT).sum(-1) + self.head.bias.squeeze(-1)
+        with without_autocast(x.device):
+            if self.head.weight.shape[-1] > 1:
+                return torch.baddbmm(self.head.bias, x.float(), self.head.weight)
+            # For a single output a sum is several times as fast as a product of matrices.
+            return (x.float() * self.head.weight.mT).sum(-1) + self.head.bias.squeeze(-1)
 
     def first(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``."""
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.addmm(layer.bias[0], x, layer.weight[0]))
-        return (x * self.head.weight[0].mT).sum(-1) + self.head.bias[0, 0]
+        with without_autocast(x.device):
+            return (x.float() * self.head.weight[0].mT).sum(-1) + self.head.bias[0, 0]
 
 
 class StackedLinear(nn.Module):

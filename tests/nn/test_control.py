@@ -273,6 +273,20 @@ def test_under_autocast_encoders_are_bfloat16_and_results_float32(make):
 
 
 @BOTH
+def test_under_autocast_hidden_layers_of_critics_are_bfloat16_and_values_float32(make):
+    network, x = make(VECTOR), observations(VECTOR, B)
+    seen = []
+    network.critics.activation.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    exact = network.q(x, actions(B))
+    with torch.autocast("cpu", torch.bfloat16):
+        q, q1 = network.q(x, actions(B)), network.q1(x, actions(B))
+    layers = len(seen) // 3
+    assert seen == [torch.float32] * layers + [torch.bfloat16] * 2 * layers
+    assert {q.dtype, q1.dtype} == {torch.float32}
+    torch.testing.assert_close(q, exact, rtol=0.1, atol=0.01)
+
+
+@BOTH
 def test_actor_and_critics_see_observations_through_the_same_statistics(make):
     network, plain = make(normalize_observations=True), make()
     plain.load_state_dict(network.state_dict(), strict=False)

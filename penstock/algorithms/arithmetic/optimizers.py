@@ -10,8 +10,10 @@ import torch
 
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of an optimiser without what torch has wrapped around it, and without gradients."""
-    return torch.no_grad()(inspect.unwrap(method))
+    """A method of an optimiser without what torch has wrapped around it, or would yet, and without gradients."""
+    made = torch.no_grad()(inspect.unwrap(method))
+    made.hooked = True  # else torch wraps a step once more when the first optimiser is made, for profilers and hooks
+    return made
 
 
 class Eager(torch.optim.Optimizer):
