@@ -6,17 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
-from penstock.algorithms.arithmetic.td import td_target
-from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.ddpg import DDPG, DDPGConfig
 from penstock.config import Config, Scheduled, require
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import FirstPriorities
-from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import DeterministicActorCritic, uniform_action
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler
@@ -89,20 +86,11 @@ class ApeXDPG(DDPG):
         values = {"value": model.q1(request.obs, action), "max_value": model.q1(request.obs, choice.mode())}
         return {"action": action, **values}, memory
 
-    def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """``L_Q = mean w (Q(o, a) - y)^2`` and ``L_mu = -mean Q(o, mu(o))``, with ``y = R + disc Q'(o', mu'(o'))``."""
-        c, target = self.config, self.target
-        with torch.no_grad():
-            next_value = target.q1(batch.next_obs, target.policy(batch.next_obs))
-            y = td_target(batch.reward, batch.discount, next_value)
+    def improve_policy(self, loss: Tensor) -> None:
+        """Take one step of the policy down its loss, each element of the gradient clipped to `max_actor_grad`."""
+        self.minimize("actor", loss, max_grad=self.config.max_actor_grad or math.inf)
 
-        q = model.q1(batch.obs, batch.action)
-        td_error = q - y
-        critic_loss = (batch.weights * td_error.square()).mean()
-        self.minimize("critic", critic_loss)
-
-        actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
-        self.minimize("actor", actor_loss, max_grad=c.max_actor_grad or math.inf)
-        if batch.number % c.target_period == 0:
-            self.move_target(c.tau)
-        return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}
+    def follow(self, number: int) -> None:
+        """Let the target networks follow every `target_period` updates."""
+        if number % self.config.target_period == 0:
+            self.move_target(self.config.tau)

@@ -57,6 +57,14 @@ class DDPG(ControlAlgorithm):
         self.minimize("critic", critic_loss)
 
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
-        self.minimize("actor", actor_loss)
-        self.move_target(self.config.tau)
+        self.improve_policy(actor_loss)
+        self.follow(batch.number)
         return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}
+
+    def improve_policy(self, loss: Tensor) -> None:
+        """Take one step of the policy down its loss."""
+        self.minimize("actor", loss)
+
+    def follow(self, number: int) -> None:
+        """Let the target networks follow, after the update of this number."""
+        self.move_target(self.config.tau)

@@ -107,6 +107,14 @@ def bucket_sizes(shape: RunShape) -> list[int]:
     return [num_groups * shape.group_size for num_groups in [*powers, shape.all_groups]]
 
 
+def after_failed_capture(error: Exception) -> str:
+    """Leave random numbers of the GPU usable after a capture that failed with this; return why it failed."""
+    for generator in torch.cuda.default_generators:  # it would go on counting for the capture; a copy does not
+        generator.graphsafe_set_state(generator.clone_state())
+    cause = error.__context__ or error  # the end of a capture that failed fails, too
+    return f"{type(cause).__name__}: {cause}"
+
+
 class DeviceInference(Inference):
     """Inference on a GPU, on a stream of its own that goes before the learner's.
 
@@ -200,10 +208,7 @@ class DeviceInference(Inference):
                 self._run(bucket, request)
         except Exception as error:
             self._captures = False
-            for generator in torch.cuda.default_generators:  # it would go on counting for the capture; a copy does not
-                generator.graphsafe_set_state(generator.clone_state())
-            cause = error.__context__ or error  # the end of a capture that failed fails, too
-            self._report(Note(f"inference runs without CUDA graphs: {type(cause).__name__}: {cause}"))
+            self._report(Note(f"inference runs without CUDA graphs: {after_failed_capture(error)}"))
             return None
         self._pool = graph.pool()
         return graph

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm, require_finite
+from penstock.engine.acting.device_inference import after_failed_capture
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
@@ -117,10 +118,7 @@ class CapturedGradient:
         try:
             graph, (names, numbers) = self._record(compute)
         except Exception as error:
-            for generator in torch.cuda.default_generators:  # it would go on counting for the capture; a copy does not
-                generator.graphsafe_set_state(generator.clone_state())
-            cause = error.__context__ or error  # the end of a capture that failed fails, too
-            return self._give_up(f"{type(cause).__name__}: {cause}")
+            return self._give_up(after_failed_capture(error))
         if watched.progress_was_read:
             return self._give_up("they depend on how far the run is, as a schedule of entropy_coef does")
         self._captured[shape] = Captured(graph, inputs, watched, names, numbers)
