@@ -11,21 +11,13 @@ import json
 import sys
 import time
 
-import gymnasium
-import numpy as np
 import stable_baselines3
 import torch
+from halfcheetah_shapes import Shapes, fill
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 ALGORITHMS = {name.lower(): getattr(stable_baselines3, name) for name in ("TD3", "SAC", "DDPG")}
-
-
-class Shapes(gymnasium.Env):
-    """The spaces of HalfCheetah-v5; it is never stepped."""
-
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float64)
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
 
 
 def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
@@ -35,14 +27,7 @@ def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, 
         policy_kwargs={"net_arch": hidden_sizes}, device="cpu", seed=0,
     )  # fmt: skip
     model.set_logger(Logger(None, []))
-    buffer, random = model.replay_buffer, np.random.default_rng(0)
-    assert buffer is not None
-    buffer.observations[:] = random.standard_normal(buffer.observations.shape)
-    buffer.next_observations[:-1] = buffer.observations[1:]
-    buffer.actions[:] = random.uniform(-1.0, 1.0, buffer.actions.shape)
-    buffer.rewards[:] = random.standard_normal(buffer.rewards.shape)
-    buffer.dones[:] = random.random(buffer.dones.shape) < 1e-3
-    buffer.full = True
+    fill(model.replay_buffer)
     return model
 
 

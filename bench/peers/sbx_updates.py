@@ -11,20 +11,12 @@ import os
 import sys
 import time
 
-import gymnasium
 import jax
-import numpy as np
 import sbx
+from halfcheetah_shapes import Shapes, fill
 from stable_baselines3.common.logger import Logger
 
 ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG")}
-
-
-class Shapes(gymnasium.Env):
-    """The spaces of HalfCheetah-v5; it is never stepped."""
-
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float64)
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
 
 
 def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
@@ -34,13 +26,7 @@ def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, 
         policy_kwargs={"net_arch": hidden_sizes}, seed=0,
     )  # fmt: skip
     model.set_logger(Logger(None, []))
-    buffer, random = model.replay_buffer, np.random.default_rng(0)
-    buffer.observations[:] = random.standard_normal(buffer.observations.shape)
-    buffer.next_observations[:-1] = buffer.observations[1:]
-    buffer.actions[:] = random.uniform(-1.0, 1.0, buffer.actions.shape)
-    buffer.rewards[:] = random.standard_normal(buffer.rewards.shape)
-    buffer.dones[:] = random.random(buffer.dones.shape) < 1e-3
-    buffer.full = True
+    fill(model.replay_buffer)
     return model
 
 
