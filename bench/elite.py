@@ -1,6 +1,6 @@
 """Do attentive and elite replay learn faster than uniform replay? MinAtar, the same steps, several seeds.
 
-    python bench/elite.py [--games Breakout Seaquest] [--seeds 3] [--steps 300000] [--plot FILE] [--write FILE]
+    python bench/elite.py [--games Breakout Seaquest] [--seeds 3] [--steps 1000000] [--plot FILE] [--write FILE]
 
 IMPALA with half of each batch fresh and half from one source: uniform, attentive, or elite with each strategy. Other
 settings are those of the preset minatar. Judged is the return of training episodes, over the last tenth of the steps,
@@ -106,7 +106,7 @@ def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--games", nargs="*", default=["Breakout", "Seaquest"])
     flags.add_argument("--seeds", type=int, default=3)
-    flags.add_argument("--steps", type=int, default=300_000)
+    flags.add_argument("--steps", type=int, default=1_000_000)
     flags.add_argument("--plot", type=Path, metavar="FILE")
     flags.add_argument("--write", type=Path, metavar="FILE")
     given = flags.parse_args()

@@ -140,7 +140,8 @@ TASKS = {
     **{f"lunarlander-{kind}": task for kind, task in _pays(
         "--env LunarLander-v3", "--preset lunarlander --learning-rate 5e-4", 200).items()},
     **{f"breakout-{kind}": task for kind, task in _pays(
-        "--env MinAtar/Breakout-v1", "--preset minatar --total-steps 3000000", 10).items()},
+        "--env MinAtar/Breakout-v1",
+        "--preset minatar --batch-size 640 --learning-rate 5e-4 --total-steps 3000000", 10).items()},
     **{
         f"hidden-{algorithm}": Task(
             f"{algorithm} --env bench/environments/hidden_cartpole.py:HiddenCartPole --total-steps 300000",
