@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection, quantile_huber
+from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection
 from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
+from penstock.algorithms.arithmetic.quantiles import quantile_huber
 from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 from penstock.algorithms.arithmetic.td import (
     double_q_value,

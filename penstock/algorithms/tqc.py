@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.quantiles import quantile_huber, truncated_mixture
+from penstock.algorithms.arithmetic.quantiles import quantile_huber_of_sorted, truncated_mixture
 from penstock.algorithms.arithmetic.td import td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
@@ -78,7 +78,8 @@ class TQC(SAC):
             y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), next_atoms)
 
         quantiles = model.q(batch.obs, batch.action)
-        critic_loss = (batch.weights * quantile_huber(quantiles, y)).mean(1).sum()
+        distance = quantile_huber_of_sorted(quantiles, y) / c.num_quantiles
+        critic_loss = (batch.weights * distance).mean(1).sum()
         self.minimize("critic", critic_loss)
 
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)

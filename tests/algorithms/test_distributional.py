@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection, quantile_huber
+from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection
 from tests.algorithms.projecting import projected_plainly
 
 ATOMS = torch.arange(5.0)  # 0 to 4
@@ -65,48 +65,3 @@ def test_the_divergence_is_the_cross_entropy_less_the_targets_entropy_and_has_th
     (found,) = torch.autograd.grad(categorical_kl(target, logits.log_softmax(1)).sum(), logits)
     (expected,) = torch.autograd.grad(-(target * logits.log_softmax(1)).sum(), logits)
     torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize(
-    ("theta", "tau", "y", "expected"),
-    [
-        (0.0, 0.25, 2.0, 0.25 * 1.5),  # below the target: weighed by tau, Huber(2) = 1.5
-        (0.0, 0.25, -2.0, 0.75 * 1.5),  # above it: by 1 - tau
-        (0.0, 0.25, 0.5, 0.25 * 0.125),
-        (0.5, 0.9, 0.5, 0.0),
-    ],
-)
-def test_an_error_of_a_quantile_is_weighed_by_its_fraction_on_one_side_and_by_the_rest_on_the_other(
-    theta, tau, y, expected
-):
-    loss = quantile_huber(torch.tensor([[theta]]), torch.tensor([tau]), torch.tensor([[y]]))
-    assert loss.tolist() == pytest.approx([expected])
-
-
-@pytest.mark.parametrize("fractions_of_rows", [False, True])
-def test_the_quantile_loss_is_a_sum_over_quantiles_of_a_mean_over_targets(fractions_of_rows):
-    generator = torch.Generator().manual_seed(0)
-    theta, y = 2.0 * torch.randn(3, 4, generator=generator), 2.0 * torch.randn(3, 6, generator=generator)
-    fraction = torch.rand((3, 4) if fractions_of_rows else (4,), generator=generator)
-    expected = []
-    for b in range(3):
-        tau = fraction[b] if fractions_of_rows else fraction
-        total = 0.0
-        for i in range(4):
-            for j in range(6):
-                error = (y[b, j] - theta[b, i]).item()
-                huber = 0.5 * error**2 if abs(error) <= 1 else abs(error) - 0.5
-                total += abs(tau[i].item() - (error < 0)) * huber / 6
-        expected.append(total)
-    assert quantile_huber(theta, fraction, y).tolist() == pytest.approx(expected, rel=1e-5)
-
-
-def test_descending_the_quantile_loss_finds_the_quantiles():
-    """Of returns 0, 10, 20 ... 100, far apart beside the threshold of 1: those at 0.25 and 0.75 are near 25 and 75."""
-    theta = torch.full((1, 2), 50.0, requires_grad=True)
-    y = torch.arange(0.0, 101.0, 10.0).unsqueeze(0)
-    for _ in range(4_000):
-        (gradient,) = torch.autograd.grad(quantile_huber(theta, torch.tensor([0.25, 0.75]), y).sum(), theta)
-        theta = (theta - 0.5 * gradient).detach().requires_grad_()
-    low, high = theta[0].tolist()
-    assert 19.0 <= low <= 31.0 and 69.0 <= high <= 81.0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import huber_loss
 
 
 def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) -> Tensor:
@@ -62,27 +61,3 @@ def categorical_kl(target: Tensor, log_probability: Tensor) -> Tensor:
         float32 ``[...]``.
     """
     return (torch.special.xlogy(target, target) - target * log_probability).sum(-1)
-
-
-def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:
-    """Quantile Huber loss with threshold 1 (QR-DQN, arXiv:1710.10044, equation 10; IQN, arXiv:1806.06923, equation 3).
-
-        sum_i mean_j |tau_i - 1{y_j < theta_i}| Huber(y_j - theta_i)
-
-    Parameters
-    ----------
-    quantile : Tensor
-        What learns, ``theta``, float32 ``[B, N]``.
-    fraction : Tensor
-        The fractions ``tau`` that these are the quantiles of, float32 ``[N]`` or ``[B, N]``.
-    target : Tensor
-        Samples ``y`` of the target's distribution, float32 ``[B, N']``.
-
-    Returns
-    -------
-    Tensor
-        float32 ``[B]``.
-    """
-    y, theta = torch.broadcast_tensors(target.unsqueeze(-2), quantile.unsqueeze(-1))
-    weight = (fraction.unsqueeze(-1) - (y < theta).float()).abs()
-    return (weight * huber_loss(theta, y, reduction="none")).mean(-1).sum(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import huber_loss
 
 
 def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
@@ -25,11 +26,32 @@ def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
     return mixture.sort(-1).values[:, : mixture.shape[1] - num_dropped]
 
 
-def quantile_huber(quantiles: Tensor, samples: Tensor) -> Tensor:
-    """Distance of quantiles from samples of a distribution (QR-DQN, arXiv:1710.10044, equation 10, kappa 1).
+def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:
+    """Quantile Huber loss with threshold 1 (QR-DQN, arXiv:1710.10044, equation 10; IQN, arXiv:1806.06923, equation 3).
 
-        L     = mean_m mean_k |tau_m - 1{u < 0}| Huber(u),    u = y_k - theta_m
-        tau_m = (2 m - 1) / (2 M)
+        sum_i mean_j |tau_i - 1{y_j < theta_i}| Huber(y_j - theta_i)
+
+    Parameters
+    ----------
+    quantile : Tensor
+        What learns, ``theta``, float32 ``[B, N]``.
+    fraction : Tensor
+        The fractions ``tau`` that these are the quantiles of, float32 ``[N]`` or ``[B, N]``.
+    target : Tensor
+        Samples ``y`` of the target's distribution, float32 ``[B, N']``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[B]``.
+    """
+    y, theta = torch.broadcast_tensors(target.unsqueeze(-2), quantile.unsqueeze(-1))
+    weight = (fraction.unsqueeze(-1) - (y < theta).float()).abs()
+    return (weight * huber_loss(theta, y, reduction="none")).mean(-1).sum(-1)
+
+
+def quantile_huber_of_sorted(quantiles: Tensor, samples: Tensor) -> Tensor:
+    """`quantile_huber` of quantiles at ``tau_m = (2 m - 1) / (2 M)`` from sorted samples, faster where both are many.
 
     No pair of a quantile and a sample is looked at. The samples at most 1 below a quantile, those at most 1 above, and
     those farther away are four stretches of the sorted samples, and the loss needs no more of a stretch than its number
@@ -69,4 +91,4 @@ def quantile_huber(quantiles: Tensor, samples: Tensor) -> Tensor:
     under = far_below[0] * (theta - 0.5) - far_below[1] + near(all_below - far_below)
     over = far_above[1] - far_above[0] * (theta + 0.5) + near(not_far_above - all_below)
     loss = ((1.0 - tau) * under + tau * over) / y.shape[1]
-    return loss.unflatten(1, (num_networks, count)).mean(2).T.float()
+    return loss.unflatten(1, (num_networks, count)).sum(2).T.float()
