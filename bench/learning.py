@@ -21,6 +21,9 @@
                          DQN with each of these alone, the same
     hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
     hidden-dqn           DQN there
+    trailless-r2d2       R2D2 on MinAtar's Breakout without the ball's trail, final policy after 300k steps, preset
+                         minatar (needs the package minatar)
+    trailless-apex       Ape-X there
     lunarlander          APPO, final policy after 2M steps, preset lunarlander
     lunarlander-impala   IMPALA, the same
     lunarlander-pqn      PQN, the same within 2M steps
@@ -191,6 +194,13 @@ TASKS = {
     "pong-18": Task(
         "appo --env ALE/Pong-v5 --preset atari --target-return 18", "best", 20, 1, "it ends at 18, on 20 episodes twice"
     ),
+    **{
+        f"trailless-{algorithm}": Task(
+            f"{algorithm} --env bench/environments/trailless_breakout.py:TraillessBreakout --preset minatar "
+            "--num-workers 1 --total-steps 300000", "latest", 100, 3, "R2D2 beside Ape-X",
+        )
+        for algorithm in ("r2d2", "apex")
+    },
     "breakout-dqn": _breakout("dqn"),
     "breakout-apex": _breakout("apex"),
     "halfcheetah-td3": Task(
