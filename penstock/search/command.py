@@ -12,6 +12,7 @@ import importlib.util
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,20 @@ def command(args: list[str]) -> bool:
     asked = parse(args, _own_flags(), _OWN_FLAGS)
     if asked is None:
         return True
-    own, config = asked.own, asked.config
+    own = asked.own
     _require_optuna()
-    _check(own, config)
+    _check(own, asked.config)
     cores = split_cores(own.jobs)
-    space = read_space(own.space, config, names_of(asked.flags, config))
-    directory = SearchDirectory.share(_directory(own, asked), _facts(asked, space, len(cores[0])))
+    given = names_of(asked.flags, asked.config)
+    workers = min(len(cores[0]), 16)
+    space = read_space(own.space, _with_workers(asked.config, workers), given)
+    directory = SearchDirectory.share(_directory(own, asked), _facts(asked, space, workers))
+    config = _with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
     searching = Searching(
-        directory, study, [asked.name, *asked.flags, *directory.facts["workers"]], config,
+        directory, study, [asked.name, *asked.flags, *directory.shared_flags], config,
         seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=_say,
     )  # fmt: skip
     _say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
@@ -97,7 +101,8 @@ def _show(args: list[str]) -> bool:
     from penstock.search.study import Study
 
     facts = directory.facts
-    config = make_config(load_algorithm(facts["algorithm"]).Config, facts["config"])
+    settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
+    config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
     tables = {name: _without_none(table) for name, table in facts["space"].items()}
     space = space_of(tables, config)
     _present(directory, Study(directory, space, config, facts["seeds"]), space, own.json)
@@ -142,14 +147,17 @@ def _directory(own: argparse.Namespace, asked: Asked) -> Path:
     return Path("runs") / f"search-{re.sub(r'[^A-Za-z0-9_.+-]+', '-', env)}-{asked.name.rpartition(':')[2].lower()}"
 
 
-def _facts(asked: Asked, space: Space, cores: int) -> dict[str, Any]:
-    """What is searched. The number of rollout workers is that of the cores of a job where the search begins."""
+def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
     is_open = asked.config.num_workers is None and "num_workers" not in space.names
-    workers = ["--num-workers", str(min(cores, 16))] if is_open else []
     return {
-        "algorithm": asked.name, "flags": asked.flags, "workers": workers, "config": asked.config.to_json(),
-        "space": space.to_json(), "seeds": asked.own.seeds,
+        "algorithm": asked.name, "flags": asked.flags, "workers": workers if is_open else None,
+        "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
     }  # fmt: skip
+
+
+def _with_workers(config: Config, workers: int | None) -> Config:
+    """The settings of all trials: where nothing else says how many workers there are, the cores of a job do."""
+    return replace(config, num_workers=workers) if config.num_workers is None else config
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:

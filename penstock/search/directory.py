@@ -5,7 +5,7 @@
 ``journal.log``        Optuna's journal: what was tried, and what came of it
 ``trial-3-seed-0/``    the run of a trial and seed, an ordinary run directory
 ``trial-3-seed-0.txt`` what its process printed
-``locks/``             a file for each trial, locked by whoever trains it
+``locks/``             files for each trial, locked by who trains it
 =====================  ========================================================================
 
 A lock is held by the processes that have its file open, and is free when the last of them is gone, however it ended: a
@@ -19,6 +19,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ class SearchDirectory:
     path
         The directory.
     facts
-        What is searched, as ``search.json`` has it: algorithm, flags, config, space, seeds; and workers, the flag of
-        the number of rollout workers, which the cores of a job decided where the search began.
+        What is searched, as ``search.json`` has it: algorithm, flags, config, space, seeds; and workers, the number of
+        rollout workers that the cores of a job decided where the search began, None if flags or space decide.
     """
 
     def __init__(self, path: Path, facts: dict[str, Any]) -> None:
@@ -89,6 +90,12 @@ class SearchDirectory:
         return cls(path, facts)
 
     @property
+    def shared_flags(self) -> list[str]:
+        """What all trainings are given beside the flags of the command."""
+        workers = self.facts["workers"]
+        return [] if workers is None else ["--num-workers", str(workers)]
+
+    @property
     def journal(self) -> Path:
         """Path of Optuna's journal."""
         return self.path / JOURNAL
@@ -107,28 +114,61 @@ class SearchDirectory:
         with _locked(self.path / LOCKS / "ask"):
             yield
 
-    def take(self, trial: int) -> int | None:
-        """Make a trial this process's own until the file descriptor returned is closed; None: it is another's.
-
-        Processes that inherit the descriptor hold the trial, too.
-        """
-        descriptor = os.open(self.path / LOCKS / f"trial-{trial}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+    def take(self, trial: int) -> Hold | None:
+        """Make a trial this process's own until it releases it, or ends; None: it is another's. Only while `asking`."""
+        path = self.path / LOCKS / f"trial-{trial}"
+        if (training := _lock(path)) is None:
             return None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        return descriptor
+        search = _lock(path.with_suffix(".search"))
+        assert search is not None, "it is locked after the other, and free before it"
+        return Hold(training, search)
 
     def is_ending(self, trial: int) -> bool:
-        """Whether the search that had a trial is gone, while the training that it began is about to end."""
-        try:
-            pid = (self.path / LOCKS / f"trial-{trial}").read_text()
-        except OSError:
-            return False
-        return pid.isdigit() and not Path(f"/proc/{pid}").exists()
+        """Whether the search that had a trial is gone, and the training that it began is about to end.
+
+        Only while `asking`: to see whether a lock is free, it is taken.
+        """
+        path = self.path / LOCKS / f"trial-{trial}"
+        return not _is_free(path) and _is_free(path.with_suffix(".search"))
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A trial that is this process's own.
+
+    Attributes
+    ----------
+    training
+        The descriptor that a training inherits, so that nobody else takes the trial until the training is gone, too.
+    search
+        The one that it does not inherit.
+    """
+
+    training: int
+    search: int
+
+    def release(self) -> None:
+        """Let others take the trial."""
+        os.close(self.search)
+        os.close(self.training)
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a file, which is made if it is not there, until the descriptor is closed; None: it is locked."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_free(path: Path) -> bool:
+    descriptor = _lock(path)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from penstock.ipc import set_parent_death_signal
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.episodes import EPISODES
 from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
-from penstock.search.directory import SearchDirectory
+from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import Evaluated, progress, read_evaluations, score
 from penstock.search.space import as_flags
 
@@ -40,8 +40,8 @@ class Job:
     ----------
     directory
         Where the runs lie.
-    trial, lock
-        What is trained, and the lock that is held on it.
+    trial, hold
+        What is trained, and that it is this process's own.
     train
         The algorithm and flags of ``penstock train`` that all trials share.
     config
@@ -55,15 +55,13 @@ class Job:
     ----------
     error
         Why the trial failed.
-    is_training_wrong
-        Whether a training failed, not just the settings.
     """
 
     def __init__(
         self,
         directory: SearchDirectory,
         trial: Trial,
-        lock: int,
+        hold: Hold,
         train: Sequence[str],
         config: Config,
         seeds: Sequence[int],
@@ -74,7 +72,7 @@ class Job:
         self._rungs = RUNGS
         self._directory = directory
         self.trial = trial
-        self._lock = lock
+        self._hold = hold
         self._train = list(train)
         self._config = config
         self._seeds = seeds
@@ -83,7 +81,8 @@ class Job:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping: Ending | None = None
         self._kill_at = 0.0
-        self._size = -1
+        self._size = -1  # of the file of evaluations, when it was read
+        self._rung = 0  # the last one that was reported, of the present seed
         self._evaluations: list[Evaluated] = []
 
     @property
@@ -91,14 +90,8 @@ class Job:
         """The seed that is trained now, or next."""
         return self._seeds[len(self.trial.scores)]
 
-    @property
-    def worth(self) -> float | None:
-        """What the trial is worth so far: mean over the seeds so far; None: nothing is known yet."""
-        now = [score(self._evaluations)] if self._evaluations else []
-        return fmean([*self.trial.scores, *now]) if self.trial.scores or now else None
-
     def poll(self) -> Ending | None:
-        """Begin what is next, look at what is new; say how the trial ended, if it has. Its lock is free then.
+        """Begin what is next, look at what is new; say how the trial ended, if it has. Others may take it then.
 
         One that is interrupted stays under way in the journal, and is taken up again by another search.
         """
@@ -111,7 +104,7 @@ class Job:
                     self.trial.prune()
                 case "failed":
                     self.trial.fail(self.error)
-            os.close(self._lock)
+            self._hold.release()
         return ending
 
     def stop(self, why: Ending = "interrupted") -> None:
@@ -138,9 +131,9 @@ class Job:
                 return self._after_training()
             self._process = self._start(command)
             return None
-        ended = self._process.poll() is not None
-        self._follow()
-        if not ended:
+        is_over = self._process.poll() is not None
+        self._follow(is_over=is_over)
+        if not is_over:
             if self._stopping is not None and time.monotonic() > self._kill_at:
                 self._process.kill()
             return None
@@ -172,7 +165,7 @@ class Job:
         return None if meta["steps"] >= self._config.total_steps else [*PROGRAM, "resume", str(run), *more]
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a training: it ends in good order with this process, and holds the trial's lock until then."""
+        """Start a training: it ends in good order with this process, and nobody else takes the trial until then."""
         parent, cores = os.getpid(), self.cores
 
         def prepare() -> None:
@@ -181,17 +174,25 @@ class Job:
 
         with open(self._directory.output(self.trial.number, self.seed), "ab") as output:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[self._lock],
-                process_group=0, preexec_fn=prepare,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0,
+                pass_fds=[self._hold.training], preexec_fn=prepare,
             )  # fmt: skip
 
-    def _follow(self) -> None:
-        """Look at new evaluations: report them, and give the trial up if it is not worth going on with."""
-        if not self._read() or self._stopping is not None:
+    def _follow(self, *, is_over: bool = False) -> None:
+        """Report what new evaluations show, and give the trial up if that is not worth going on with.
+
+        A rung's value is that of the first evaluation at it or behind it, so that trials compare at every rung,
+        whenever they are evaluated. A training that is over is judged by its score.
+        """
+        if self._stopping is not None or not self._read():
             return
-        rung = int(progress(self._evaluations[-1], self._config) * self._rungs)
-        # At its end a training is judged by its score, when it is over.
-        if 0 < rung < self._rungs and self._report(rung):
+        is_hopeless = False
+        for count, evaluation in enumerate(self._evaluations, start=1):
+            reached = min(self._rungs - 1, int(progress(evaluation, self._config) * self._rungs))
+            for rung in range(self._rung + 1, reached + 1):
+                is_hopeless |= self._report(rung, self._evaluations[:count])
+                self._rung = rung
+        if is_hopeless and not is_over:
             self.stop("pruned")
 
     def _read(self) -> bool:
@@ -207,9 +208,9 @@ class Job:
         self._evaluations = read_evaluations(run)
         return bool(self._evaluations) and self._evaluations != before
 
-    def _report(self, rung: int) -> bool:
-        worth = self.worth
-        assert worth is not None
+    def _report(self, rung: int, evaluations: Sequence[Evaluated]) -> bool:
+        """Report the mean over the seeds so far; say whether the trial is hopeless."""
+        worth = fmean([*self.trial.scores, score(evaluations)])
         return self.trial.report(len(self.trial.scores) * self._rungs + rung, worth)
 
     def _after_training(self) -> Ending | None:
@@ -219,9 +220,9 @@ class Job:
             self.error = "the training was never evaluated: give it a smaller --eval-interval"
             return "failed"
         is_last = len(self.trial.scores) + 1 == len(self._seeds)
-        is_hopeless = not is_last and self._report(self._rungs)
+        is_hopeless = not is_last and self._report(self._rungs, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
-        self._evaluations, self._size = [], -1
+        self._evaluations, self._size, self._rung = [], -1, 0
         if is_hopeless:
             return "pruned"
         return "done" if is_last else None

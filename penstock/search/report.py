@@ -30,7 +30,7 @@ def best_of(tried: Sequence[Tried]) -> list[Tried]:
 def command_of(directory: SearchDirectory, trial: Tried) -> str:
     """The command that trains as a trial did, with the first of its seeds."""
     facts = directory.facts
-    shared = [*facts["flags"], *facts["workers"]]
+    shared = [*facts["flags"], *directory.shared_flags]
     return shlex.join(["penstock", "train", facts["algorithm"], *shared, *as_flags(trial.settings)])
 
 

@@ -130,15 +130,15 @@ class Searching:
     def _begin(self) -> None:
         """Begin trials where cores are free."""
         while self._free and (found := self._study.ask(self._trials)) is not None:
-            trial, lock = found
+            trial, hold = found
             shown = ", ".join(f"{name}={_short(value)}" for name, value in trial.settings.items())
             if why := is_legal(self._config, trial.settings):
                 trial.fail(why)
-                os.close(lock)
+                hold.release()
                 self._report(f"trial {trial.number}: {shown}: not legal together: {why}")
                 continue
             cores = self._free.pop(0)
-            job = Job(self._directory, trial, lock, self._train, self._config, self._seeds, cores)
+            job = Job(self._directory, trial, hold, self._train, self._config, self._seeds, cores)
             self._jobs.append(job)
             self._report(f"trial {trial.number}: {shown}")
 

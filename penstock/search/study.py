@@ -21,7 +21,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from penstock.config import Config
-from penstock.search.directory import LOCKS, SearchDirectory
+from penstock.search.directory import LOCKS, Hold, SearchDirectory
 from penstock.search.space import Choice, Range, Space
 
 RUNGS = 20
@@ -156,8 +156,8 @@ class Study:
         """All trials by number, those of other processes too."""
         return [self._tried(frozen) for frozen in self._frozen() if frozen.state != TrialState.WAITING]
 
-    def ask(self, limit: int) -> tuple[Trial, int] | None:
-        """Return a trial to train, and the lock that is held on it; None: there is none to begin now.
+    def ask(self, limit: int) -> tuple[Trial, Hold] | None:
+        """Take a trial to train; None: there is none to begin now.
 
         First comes what a process that died has left, then what the sampler proposes, until there are `limit` trials.
         The first of all has the settings as they are, if these are within the space.
@@ -165,8 +165,8 @@ class Study:
         with self._directory.asking():
             trials = self._frozen()
             for frozen in trials:
-                if frozen.state == TrialState.RUNNING and (lock := self._directory.take(frozen.number)) is not None:
-                    return Trial(self, optuna.Trial(self._study, frozen._trial_id)), lock
+                if frozen.state == TrialState.RUNNING and (hold := self._directory.take(frozen.number)) is not None:
+                    return Trial(self, optuna.Trial(self._study, frozen._trial_id)), hold
             if sum(frozen.state != TrialState.WAITING for frozen in trials) >= limit:
                 return None
             if not trials and self._space.holds(self._config):
@@ -175,16 +175,16 @@ class Study:
             # the search was interrupted.
             self._study.sampler = optuna.samplers.TPESampler(seed=1000 * self._config.seed + len(trials))
             asked = self._study.ask()
-            lock = self._directory.take(asked.number)
-            assert lock is not None, "only who holds the lock of asking begins trials"
-            return Trial(self, asked), lock
+            hold = self._directory.take(asked.number)
+            assert hold is not None, "one process at a time asks"
+            return Trial(self, asked), hold
 
     @property
     def has_ending(self) -> bool:
         """Whether a trial of a process that died is still about to end, so that it can be taken soon."""
-        return any(
-            frozen.state == TrialState.RUNNING and self._directory.is_ending(frozen.number) for frozen in self._frozen()
-        )
+        with self._directory.asking():
+            left = [frozen.number for frozen in self._frozen() if frozen.state == TrialState.RUNNING]
+            return any(map(self._directory.is_ending, left))
 
     def settings(self, trial: optuna.Trial) -> dict[str, Any]:
         """The settings of a trial; the sampler is asked for those that it has not got yet."""
