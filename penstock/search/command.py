@@ -72,7 +72,7 @@ def command(args: list[str]) -> bool:
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
     searching = Searching(
-        directory, study, [asked.name, *asked.flags, *directory.shared_flags], config,
+        directory, study, [directory.facts["algorithm"], *asked.flags, *directory.shared_flags], config,
         seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=_say,
     )  # fmt: skip
     _say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
@@ -144,13 +144,15 @@ def _directory(own: argparse.Namespace, asked: Asked) -> Path:
     if own.dir is not None:
         return own.dir
     env = asked.config.env if isinstance(asked.config.env, str) else "env"
-    return Path("runs") / f"search-{re.sub(r'[^A-Za-z0-9_.+-]+', '-', env)}-{asked.name.rpartition(':')[2].lower()}"
+    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"search-{env}-{asked.algorithm.name()}")
 
 
 def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
+    from penstock.algorithms import algorithm_id
+
     is_open = asked.config.num_workers is None and "num_workers" not in space.names
     return {
-        "algorithm": asked.name, "flags": asked.flags, "workers": workers if is_open else None,
+        "algorithm": algorithm_id(asked.algorithm), "flags": asked.flags, "workers": workers if is_open else None,
         "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
     }  # fmt: skip
 
