@@ -89,10 +89,7 @@ def command(args: list[str]) -> bool:
 
 
 def _show(args: list[str]) -> bool:
-    parser = argparse.ArgumentParser(prog="penstock search", allow_abbrev=False)
-    parser.add_argument("--show", type=Path, required=True, metavar="DIR", help="directory of a search")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all trials to this file")
-    own = parser.parse_args(args)
+    own = _shown_flags().parse_args(args)
     require_directory_of(own.json)
     _require_optuna()
     directory = SearchDirectory.open(own.show)
@@ -118,6 +115,13 @@ def _own_flags() -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path)
     parser.add_argument("--no-prune", action="store_true")
     parser.add_argument("--json", type=Path)
+    return parser
+
+
+def _shown_flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock search", allow_abbrev=False)
+    parser.add_argument("--show", type=Path, required=True, metavar="DIR", help="directory of a search")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all trials to this file")
     return parser
 
 

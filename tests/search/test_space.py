@@ -1,5 +1,7 @@
 """What a search may change: the file of a space, and its check against an algorithm."""
 
+import re
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from penstock.algorithms.ppo import PPOConfig
 from penstock.config import ConfigError
 from penstock.flags import parse_config
 from penstock.search.space import Choice, Range, Space, as_flags, is_legal, names_of, read_space, space_of
+from tests.places import DOCS
 
 APPO = APPOConfig(env="CartPole-v1")
 DQN = DQNConfig(env="CartPole-v1")
@@ -33,6 +36,13 @@ def test_a_file_has_a_table_for_each_setting(tmp_path):
         Choice("hidden_sizes", ((64, 64), (256,))),
         Choice("activation", ("tanh", "relu")),
     )
+
+
+def test_the_file_that_the_page_shows_is_a_space():
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", (DOCS / "search.md").read_text(), re.DOTALL | re.MULTILINE)
+    space = space_of(tomllib.loads(shown), APPO)
+    assert space.names == ["learning_rate", "num_epochs", "hidden_sizes"]
+    assert space.holds(APPO), "the first trial has the settings as they are"
 
 
 def test_numbers_are_whole_where_the_setting_is():
