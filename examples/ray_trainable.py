@@ -4,9 +4,9 @@
     python examples/ray_trainable.py [STEPS] [SAMPLES]
 
 Ray hands a trial the checkpoint of another one with settings of its own (population-based training), or its own
-checkpoint on another machine. The trial goes on with the weights, the optimiser's state and the steps of the checkpoint,
-and with the settings that Ray has for it now: these are given to `Trainer.resume`, where they win over all that is
-restored. A setting that cannot change within a run, such as the network, is an error that says why.
+checkpoint on another machine. The trial goes on with the weights, the optimiser's state and the steps of the
+checkpoint, and with the settings that Ray has for it now: these are given to `Trainer.resume`, where they win over all
+that is restored. A setting that cannot change within a run, such as the network, is an error that says why.
 """
 
 import os

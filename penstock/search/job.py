@@ -18,7 +18,7 @@ from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.episodes import EPISODES
 from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
 from penstock.search.directory import Hold, SearchDirectory
-from penstock.search.objective import Evaluated, progress, read_evaluations, score
+from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
 from penstock.search.space import as_flags
 
 if TYPE_CHECKING:
@@ -67,9 +67,6 @@ class Job:
         seeds: Sequence[int],
         cores: Collection[int],
     ) -> None:
-        from penstock.search.study import RUNGS
-
-        self._rungs = RUNGS
         self._directory = directory
         self.trial = trial
         self._hold = hold
@@ -188,10 +185,9 @@ class Job:
             return
         is_hopeless = False
         for count, evaluation in enumerate(self._evaluations, start=1):
-            reached = min(self._rungs - 1, int(progress(evaluation, self._config) * self._rungs))
-            for rung in range(self._rung + 1, reached + 1):
-                is_hopeless |= self._report(rung, self._evaluations[:count])
-                self._rung = rung
+            while self._rung < min(RUNGS - 1, rung(evaluation, self._config)):
+                self._rung += 1
+                is_hopeless |= self._report(self._rung, self._evaluations[:count])
         if is_hopeless and not is_over:
             self.stop("pruned")
 
@@ -208,10 +204,10 @@ class Job:
         self._evaluations = read_evaluations(run)
         return bool(self._evaluations) and self._evaluations != before
 
-    def _report(self, rung: int, evaluations: Sequence[Evaluated]) -> bool:
+    def _report(self, reached: int, evaluations: Sequence[Evaluated]) -> bool:
         """Report the mean over the seeds so far; say whether the trial is hopeless."""
         worth = fmean([*self.trial.scores, score(evaluations)])
-        return self.trial.report(len(self.trial.scores) * self._rungs + rung, worth)
+        return self.trial.report(len(self.trial.scores) * RUNGS + reached, worth)
 
     def _after_training(self) -> Ending | None:
         """Note what a seed's training was worth; None: there are more seeds."""
@@ -220,7 +216,7 @@ class Job:
             self.error = "the training was never evaluated: give it a smaller --eval-interval"
             return "failed"
         is_last = len(self.trial.scores) + 1 == len(self._seeds)
-        is_hopeless = not is_last and self._report(self._rungs, self._evaluations)
+        is_hopeless = not is_last and self._report(RUNGS, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
         self._evaluations, self._size, self._rung = [], -1, 0
         if is_hopeless:

@@ -18,6 +18,8 @@ from penstock.runs.episodes import EPISODES
 
 LAST = 1 / 3
 """The share of a run, in steps learned from, whose evaluations count."""
+RUNGS = 20
+"""Moments of a training at which it may be given up: the first evaluation of each twentieth of its budget."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ def score(evaluations: Sequence[Evaluated]) -> float:
     return fmean(one.mean_return for one in evaluations if one.steps > (1 - LAST) * end or one.steps == end)
 
 
-def progress(evaluation: Evaluated, config: Config) -> float:
-    """The share of its budget that a run had spent at an evaluation, 0 to 1; of two budgets, the one nearer its end."""
-    of_steps = evaluation.steps / config.total_steps
-    of_seconds = evaluation.seconds / config.max_seconds if config.max_seconds else 0.0
-    return min(1.0, max(of_steps, of_seconds))
+def rung(evaluation: Evaluated, config: Config) -> int:
+    """Twentieths of its budget that a run had spent at an evaluation: of two budgets, of the one nearer its end."""
+    of_steps = RUNGS * evaluation.steps / config.total_steps
+    of_seconds = RUNGS * evaluation.seconds / config.max_seconds if config.max_seconds else 0.0
+    return int(min(RUNGS, max(of_steps, of_seconds)))

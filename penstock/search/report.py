@@ -64,8 +64,11 @@ def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
 
 def told(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
     """What is said below the table: how the trials ended, which is the best, and how to train with it."""
+    if not tried:
+        return "no trial has begun"
     counts = Counter(trial.state for trial in tried)
-    lines = [f"{len(tried)} trials: {', '.join(f'{count} {state}' for state, count in counts.most_common())}"]
+    ended = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    lines = [f"{len(tried)} {'trial' if len(tried) == 1 else 'trials'}: {ended}"]
     failed = [trial for trial in tried if trial.state == "failed"]
     lines += [f"failed: trial {trial.number}: {trial.error}" for trial in failed[-3:]]
     best = best_of(tried)

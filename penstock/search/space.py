@@ -190,8 +190,6 @@ def as_flags(settings: Mapping[str, Any]) -> list[str]:
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         elif isinstance(value, tuple):
             flags += [f"--{flag}", *map(str, value)]
-        elif str(value).startswith("-"):  # is no flag
-            flags.append(f"--{flag}={value}")
         else:
             flags += [f"--{flag}", str(value)]
     return flags

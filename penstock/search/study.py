@@ -22,10 +22,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from penstock.config import Config
 from penstock.search.directory import LOCKS, Hold, SearchDirectory
+from penstock.search.objective import RUNGS
 from penstock.search.space import Choice, Range, Space
 
-RUNGS = 20
-"""Moments of a training at which it may be given up: the first evaluation of each twentieth of its budget."""
 _SAFE_RUNGS = RUNGS // 4  # of the first training of a trial, at which none is given up
 _SAFE_TRIALS = 5  # that are completed before any is given up
 

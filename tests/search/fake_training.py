@@ -1,13 +1,15 @@
 """A program that pretends to be ``penstock train`` and ``resume``, in milliseconds; tests of a search start it.
 
 It "learns" in ten steps of 100, each with an evaluation whose return is 100 x learning rate + seed + progress in
-percent. What it does at step 500 is told by FAKE_TRIAL_<number>: hang, fail or die. Its checkpoint is meta.json.
+percent. What it does at step 500 is told by FAKE_TRIAL_<number>: hang, linger (and take its time to end), fail, die or
+be interrupted. Its checkpoint is meta.json.
 """
 
 import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 STEPS, EVERY = 1000, 100
@@ -38,15 +40,19 @@ def main(verb: str, name: str, *words: str) -> int:
         told = {**json.loads((run / "told.json").read_text()), **told}
     began = json.loads((run / "meta.json").read_text())["steps"] if verb == "resume" else 0
     with open(run / "begun.txt", "a") as file:
-        file.write(f"{verb} at {began} on {sorted(os.sched_getaffinity(0))} by {os.getpid()}\n")
+        more = " ".join(words) if verb == "resume" else ""
+        file.write(f"{verb} at {began} {more} on {sorted(os.sched_getaffinity(0))} by {os.getpid()}\n")
     done = began
 
+    mode = os.environ.get(f"FAKE_TRIAL_{run.name.split('-')[1]}")
+
     def end(*_: object) -> None:
+        if mode == "linger":
+            time.sleep(1.0)
         (run / "meta.json").write_text(json.dumps({"steps": done, "seconds": done / 1000}))
         os._exit(130)
 
     signal.signal(signal.SIGTERM, end)
-    trial = run.name.split("-")[1]
     for steps in range(began + EVERY, STEPS + 1, EVERY):
         value = 100 * float(told["--learning-rate"]) + int(told["--seed"]) + steps / 10
         line = json.dumps({"steps": steps, "seconds": steps / 1000, "return": value})
@@ -54,8 +60,8 @@ def main(verb: str, name: str, *words: str) -> int:
             file.write(line + "\n")
         done = steps
         if steps == 500 and verb == "train":
-            match os.environ.get(f"FAKE_TRIAL_{trial}"):
-                case "hang":
+            match mode:
+                case "hang" | "linger":
                     while True:
                         signal.pause()
                 case "fail":

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.algorithms.appo import APPOConfig
 from penstock.runs.episodes import EpisodesLog
-from penstock.search.objective import Evaluated, progress, read_evaluations, score
+from penstock.search.objective import Evaluated, read_evaluations, rung, score
 
 
 def evaluations(*returns: float, every: int = 10) -> list[Evaluated]:
@@ -87,10 +87,11 @@ def test_a_return_that_is_no_number_does_not_count(tmp_path):
     assert read_evaluations(tmp_path) == [Evaluated(10, 1.0, 4.0)]
 
 
-def test_progress_is_of_the_budget_that_ends_first():
+def test_rungs_are_twentieths_of_the_budget_that_ends_first():
     config = APPOConfig(env="CartPole-v1", total_steps=1000)
-    assert progress(Evaluated(250, 99.0, 0.0), config) == 0.25
-    assert progress(Evaluated(1100, 99.0, 0.0), config) == 1.0
+    assert [rung(Evaluated(steps, 99.0, 0.0), config) for steps in (0, 49, 50, 250, 999, 1000, 1100)] == [
+        0, 0, 1, 5, 19, 20, 20,
+    ]  # fmt: skip
     timed = APPOConfig(env="CartPole-v1", total_steps=1000, max_seconds=100.0)
-    assert progress(Evaluated(250, 50.0, 0.0), timed) == 0.5
-    assert progress(Evaluated(250, 5.0, 0.0), timed) == 0.25
+    assert rung(Evaluated(250, 50.0, 0.0), timed) == 10
+    assert rung(Evaluated(250, 5.0, 0.0), timed) == 5

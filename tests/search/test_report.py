@@ -82,8 +82,9 @@ def test_the_command_trains_with_exactly_the_settings_of_the_trial(directory):
 
 
 def test_where_no_trial_is_done_there_is_no_best(directory):
-    assert told(directory, [TRIALS[3]]).splitlines() == ["1 trials: 1 failed", "failed: trial 3: the pole broke"]
+    assert told(directory, [TRIALS[3]]).splitlines() == ["1 trial: 1 failed", "failed: trial 3: the pole broke"]
     assert to_json(directory, [TRIALS[3]])["best"] is None
+    assert told(directory, []) == "no trial has begun"
 
 
 def test_all_is_there_as_json(directory):

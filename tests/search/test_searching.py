@@ -23,8 +23,8 @@ LATE = (70 + 80 + 90 + 100) / 4
 
 
 def begun(run: Path) -> list[str]:
-    """How the trainings of a run began: "train at 0", "resume at 500"."""
-    return [line.partition(" on ")[0] for line in (run / "begun.txt").read_text().splitlines()]
+    """How the trainings of a run began: "train at 0", "resume at 500 --max-seconds 3"."""
+    return [line.partition(" on ")[0].strip() for line in (run / "begun.txt").read_text().splitlines()]
 
 
 def pids_in(path: Path) -> list[int]:
@@ -169,6 +169,24 @@ def test_a_training_that_somebody_else_interrupts_ends_the_search_as_one_of_its_
     assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500"]
 
 
+def test_of_a_budget_in_seconds_an_interrupted_training_gets_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_TRIAL_0", "interrupted")
+    search = search_in(tmp_path / "s", max_seconds=0.8)
+    with pytest.raises(KeyboardInterrupt):
+        search.searching(1).run()
+    search.searching(1).run()
+    assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500 --max-seconds 0.300"]
+
+
+def test_a_training_whose_seconds_are_spent_is_done(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_TRIAL_0", "interrupted")
+    search = search_in(tmp_path / "s", max_seconds=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        search.searching(1).run()
+    search.searching(1).run()
+    assert begun(search.directory.run(0, 0)) == ["train at 0"] and search.study.tried[0].state == "done"
+
+
 def test_a_run_without_a_checkpoint_begins_anew(tmp_path, monkeypatch):
     search = search_in(tmp_path / "s")
     _, hold = search.study.ask(1)
@@ -210,7 +228,7 @@ search_in(Path(sys.argv[1])).searching(2).run()
 def test_a_search_that_is_killed_takes_its_trainings_with_it_and_goes_on_where_it_was(tmp_path, monkeypatch):
     driver = tmp_path / "driver.py"
     driver.write_text(DRIVER)
-    monkeypatch.setenv("FAKE_TRIAL_1", "hang")
+    monkeypatch.setenv("FAKE_TRIAL_1", "linger")
     evaluations = tmp_path / "s" / "trial-1-seed-0" / "evaluations.jsonl"
     with started([str(driver), str(tmp_path / "s")], ROOT) as process:
         wait_until(lambda: evaluations.exists() and '"steps": 500' in evaluations.read_text(), "trial 1 hangs")

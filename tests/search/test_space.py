@@ -135,6 +135,10 @@ def test_settings_that_are_legal_only_together_may_be_searched():
     assert together.names == ["batch_size", "gamma", "segment_length"]
 
 
+def test_how_rewards_are_scaled_for_learning_may_be_searched():
+    assert space_of({"reward_scale": {"low": 0.01, "high": 1.0}}, APPO).names == ["reward_scale"]
+
+
 def test_a_space_knows_what_it_holds():
     space = Space((Range("learning_rate", 1e-5, 1e-2, log=True), Range("num_epochs", 1, 7, step=2)))
     assert space.holds(replace(APPO, learning_rate=1e-5, num_epochs=3))
@@ -152,7 +156,7 @@ SPACES = {
     "double": st.booleans(),
     "hidden_sizes": st.lists(st.integers(1, 512), min_size=1, max_size=3).map(tuple),
     "activation": st.sampled_from(["tanh", "relu"]),
-    "v_min": st.floats(-1e6, -1e-3),
+    "v_min": st.floats(-1e9, -1e-9),
     "num_groups": st.integers(1, 1),
 }
 

@@ -1,6 +1,7 @@
 """What is tried next, by whom, and what is known of it; a journal outlives the process that wrote it."""
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,9 @@ def test_a_trial_that_nobody_has_any_more_is_taken_up_with_what_is_known_of_it(t
     hold.release()
     again, _ = other.study.ask(1)
     assert (again.number, again.settings, again.scores) == (trial.number, trial.settings, [7.0])
-    assert not again.report(20, 9.0), "told already"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Optuna has one for what is told twice
+        assert not again.report(20, 9.0)
     assert other.study.frozen(0).intermediate_values == {20: 7.0}
     assert other.study.tried[0].spent == pytest.approx(1 / 3)
 
@@ -107,7 +110,7 @@ def is_of(descriptor: str, folder: Path) -> bool:
 
 def test_a_trial_is_given_up_below_the_median_of_what_others_showed_at_the_same_moment(tmp_path):
     search = search_in(tmp_path / "s")
-    for value in (1.0, 2.0, 3.0, 4.0, 5.0):
+    for value in (5.0, 4.0, 3.0, 2.0, 1.0):
         trial, hold = search.study.ask(9)
         hold.release()
         assert not any(trial.report(rung, value) for rung in (4, 5, 6)), "the first five are not given up"
