@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | doctor | bench | autotune``.
+"""The command line: ``penstock train | eval | resume | doctor | bench | autotune | search``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -200,6 +200,11 @@ def autotune(args: list[str]) -> int:
     return _measure("penstock.bench.autotune", args)
 
 
+def search(args: list[str]) -> int:
+    """Find the settings that learn best on a task."""
+    return _measure("penstock.search.command", args)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
@@ -207,11 +212,12 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,
+    "search": search,
 }
 
 
 def _measure(module: str, args: list[str]) -> int:
-    """Run the command of a module that measures."""
+    """Run the command of a module that measures, or searches."""
     from penstock.bench import BenchError, BenchUsageError
 
     try:

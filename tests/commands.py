@@ -8,6 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
+from penstock.search import command as search
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -33,6 +34,10 @@ def read(command: list[str]) -> None:
             parse_changes(config, config(env="CartPole-v1").to_json(), flags, prog="penstock resume")
         case ["autotune", *flags]:
             parse(flags, autotune._own_flags(), "")
+        case ["search", "--show", *flags]:
+            search._shown_flags().parse_args(["--show", *flags])
+        case ["search", *flags]:
+            parse(flags, search._own_flags(), "")
         case ["bench", "ideal", *flags]:
             parse(flags, ideal._own_flags(), "")
         case ["bench", name, *flags]:

@@ -8,7 +8,7 @@ import pytest
 from tests.starting import Start, starter
 
 TESTS = Path(__file__).parent
-SLOW = ("engine", "bench")
+SLOW = ("engine", "bench", "search")
 """Folders whose tests train, or start processes."""
 SLOW_FILES = (
     "replay/test_processes.py", "replay/test_priorities.py", "ipc/test_ring_processes.py", "ipc/test_arena.py",

@@ -30,7 +30,8 @@ MAY_USE = {
     "pages": {"config", "algorithms", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
-    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor", "bench"},
+    "search": {"config", "runs", "ipc", "algorithms", "bench"},
+    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor", "bench", "search"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 
@@ -120,7 +121,7 @@ def test_no_helper_is_written_twice():
     ("module", "stays_out"),
     [
         ("penstock", {"torch", "gymnasium", "numpy"}),
-        ("penstock.cli", {"torch", "gymnasium", "numpy", "tyro"}),
+        ("penstock.cli", {"torch", "gymnasium", "numpy", "tyro", "optuna"}),
         ("penstock.config", {"torch", "gymnasium", "numpy"}),
         ("penstock.algorithms", {"torch", "gymnasium", "numpy"}),
         ("penstock.ipc", {"torch", "gymnasium"}),
@@ -130,6 +131,7 @@ def test_no_helper_is_written_twice():
         ("penstock.bench.replay", {"torch", "gymnasium"}),
         ("penstock.bench.ideal", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),
+        ("penstock.search.command", {"torch", "gymnasium", "optuna"}),
         ("penstock.experience", {"torch", "gymnasium"}),
         ("penstock.engine.roles.rollout_worker", {"torch"}),
         ("penstock.engine.backends.launcher", {"torch"}),

@@ -130,11 +130,11 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help"])
+@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help", "search --help"])
 def test_help_of_what_measures_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
-    assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium"}
+    assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium", "optuna"}
 
 
 @pytest.mark.timeout(60)
@@ -153,7 +153,8 @@ def test_help_ends_quietly_where_its_reader_has_had_enough(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(word in out for word in ("train", "eval", "resume", "doctor", "bench", "autotune", "130 interrupted"))
+    commands = "train", "eval", "resume", "doctor", "bench", "autotune", "search"
+    assert all(word in out for word in (*commands, "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out
     assert engine.prepared == 0
@@ -184,6 +185,8 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay)"),
         (["autotune", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["autotune", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
+        (["search", "popo"], "unknown algorithm 'popo'; did you mean '"),
+        (["search", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
         (["bench", "replay", "--round", "3"], "--rounds"),
         (["bench", "replay", "--rounds", "0"], "--rounds 0 is not legal"),
     ],

@@ -18,8 +18,12 @@ SHORT_RUNS = {
     "memory.py": (["2000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
     "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,50\d steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
+    "ray_trainable.py": (["2000", "1"], r"best: mean return \S+ with learning rate \S+"),
     "outside_loop.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
 }
+
+NEEDS = {"ray_trainable.py": "ray"}
+"""Packages that are not installed for tests; `tests/search/test_ray_trainable.py` has a stand-in."""
 
 
 def test_no_example_is_forgotten_here():
@@ -29,6 +33,8 @@ def test_no_example_is_forgotten_here():
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", SHORT_RUNS)
 def test_the_example_runs_and_ends_with_what_it_has_to_tell(name, tmp_path):
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     arguments, last_words = SHORT_RUNS[name]
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,0 +1,186 @@
+"""The settings that learn best on a task: trials by Optuna, a table of the best, and the command to train with.
+
+penstock search appo --env CartPole-v1 --space space.toml [every flag of the algorithm] [--trials 20] [--jobs 1]
+                [--seeds 1] [--dir DIR] [--no-prune] [--json FILE]
+penstock search --show DIR [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from penstock.bench import BenchError, BenchUsageError, require_directory_of
+from penstock.bench.asked import Asked, parse
+from penstock.config import Config, ConfigError
+from penstock.search.directory import SearchDirectory
+from penstock.search.report import best_of, table_of, to_json, told
+from penstock.search.searching import Searching, split_cores
+from penstock.search.space import Space, names_of, read_space, space_of
+
+_OWN_FLAGS = """flags of search itself:
+  --space FILE   which settings are searched: TOML, a table for each with low and high, or with values
+  --trials N     trials in the directory, all together (20); the same command again goes on up to them
+  --jobs K       trials at once, each on cores of its own (1)
+  --seeds S      trainings of each trial, --seed and the seeds behind it; their mean counts (1)
+  --dir DIR      where the search and its runs are written (runs/search-ENV-ALGORITHM)
+  --no-prune     train every trial to its end
+  --json FILE    write all trials to this file
+  --show DIR     show what a search has found so far, and begin nothing: penstock search --show DIR
+
+"""
+_WIDE = 160  # columns of the table where no terminal says otherwise
+_TOLD_OTHERWISE = {
+    "target_return": "a training that ends at a target ends at a good moment, and scores would not compare",
+    "run_dir": "each trial has a directory of its own, in --dir",
+}
+
+
+def command(args: list[str]) -> bool:
+    """Search, print the best trials, and the command to train with.
+
+    Raises
+    ------
+    BenchUsageError, ConfigError
+        What is asked for cannot be done.
+    BenchError
+        Trainings failed, or no trial was completed.
+    KeyboardInterrupt
+        Ctrl-C or SIGTERM came; no process is left, the best so far was printed, and the same command goes on.
+    """
+    if "--show" in args:
+        return _show(args)
+    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    if asked is None:
+        return True
+    own = asked.own
+    _require_optuna()
+    _check(own, asked.config)
+    cores = split_cores(own.jobs)
+    given = names_of(asked.flags, asked.config)
+    workers = min(len(cores[0]), 16)
+    space = read_space(own.space, _with_workers(asked.config, workers), given)
+    directory = SearchDirectory.share(_directory(own, asked), _facts(asked, space, workers))
+    config = _with_workers(asked.config, directory.facts["workers"])
+    from penstock.search.study import Study
+
+    study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
+    searching = Searching(
+        directory, study, [directory.facts["algorithm"], *asked.flags, *directory.shared_flags], config,
+        seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=_say,
+    )  # fmt: skip
+    _say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
+    try:
+        searching.run()
+    except KeyboardInterrupt:
+        _say("interrupted: the same command goes on")
+        raise
+    finally:
+        _present(directory, study, space, own.json)
+    if not best_of(study.tried):
+        raise BenchError("no trial was completed: the lines above tell why")
+    return True
+
+
+def _show(args: list[str]) -> bool:
+    own = _shown_flags().parse_args(args)
+    require_directory_of(own.json)
+    _require_optuna()
+    directory = SearchDirectory.open(own.show)
+    from penstock.algorithms import load_algorithm
+    from penstock.config import make_config
+    from penstock.search.study import Study
+
+    facts = directory.facts
+    settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
+    config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
+    tables = {name: _without_none(table) for name, table in facts["space"].items()}
+    space = space_of(tables, config)
+    _present(directory, Study(directory, space, config, facts["seeds"]), space, own.json)
+    return True
+
+
+def _own_flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock search", add_help=False, allow_abbrev=False)
+    parser.add_argument("--space", type=Path)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--dir", type=Path)
+    parser.add_argument("--no-prune", action="store_true")
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def _shown_flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock search", allow_abbrev=False)
+    parser.add_argument("--show", type=Path, required=True, metavar="DIR", help="directory of a search")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all trials to this file")
+    return parser
+
+
+def _check(own: argparse.Namespace, config: Config) -> None:
+    if own.space is None:
+        raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that is searched")
+    for name in ("trials", "jobs", "seeds"):
+        if getattr(own, name) < 1:
+            raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
+    for name, why in _TOLD_OTHERWISE.items():
+        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
+        if value != default:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal in a search: {why}")
+    if config.eval_interval == 0:
+        raise BenchUsageError("--eval-interval 0 is not legal in a search: trials are compared by their evaluations")
+
+
+def _require_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("penstock search needs the package optuna: pip install 'penstock[tune]'")
+
+
+def _directory(own: argparse.Namespace, asked: Asked) -> Path:
+    if own.dir is not None:
+        return own.dir
+    env = asked.config.env if isinstance(asked.config.env, str) else "env"
+    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"search-{env}-{asked.algorithm.name()}")
+
+
+def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
+    from penstock.algorithms import algorithm_id
+
+    is_open = asked.config.num_workers is None and "num_workers" not in space.names
+    return {
+        "algorithm": algorithm_id(asked.algorithm), "flags": asked.flags, "workers": workers if is_open else None,
+        "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
+    }  # fmt: skip
+
+
+def _with_workers(config: Config, workers: int | None) -> Config:
+    """The settings of all trials: where nothing else says how many workers there are, the cores of a job do."""
+    return replace(config, num_workers=workers) if config.num_workers is None else config
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _present(directory: SearchDirectory, study: Any, space: Space, file: Path | None) -> None:
+    from rich.console import Console
+
+    tried = study.tried
+    if best_of(tried):
+        console = Console(width=None if sys.stdout.isatty() else _WIDE)
+        console.print(table_of(tried, space.names, directory.facts["seeds"]))
+    _say(told(directory, tried))
+    if file is not None:
+        file.write_text(json.dumps(to_json(directory, tried), indent=1) + "\n")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,186 @@
+"""The directory of a search, which several processes of one machine may share.
+
+=====================  ========================================================================
+``search.json``        the algorithm, its settings, the space and the number of seeds
+``journal.log``        Optuna's journal: what was tried, and what came of it
+``trial-3-seed-0/``    the run of a trial and seed, an ordinary run directory
+``trial-3-seed-0.txt`` what its process printed
+``locks/``             files for each trial, locked by who trains it
+=====================  ========================================================================
+
+A lock is held by the processes that have its file open, and is free when the last of them is gone, however it ended: a
+trial that is under way, and whose lock is free, was left by a process that died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.config import ConfigError
+from penstock.runs.files import json_bytes, write_file_atomically
+
+SEARCH, JOURNAL, LOCKS = "search.json", "journal.log", "locks"
+
+
+class SearchDirectory:
+    """The files of a search. Make or find it with `share`, or find it again with `open`.
+
+    Attributes
+    ----------
+    path
+        The directory.
+    facts
+        What is searched, as ``search.json`` has it: algorithm, flags, config, space, seeds; and workers, the number of
+        rollout workers that the cores of a job decided where the search began, None if flags or space decide.
+    """
+
+    def __init__(self, path: Path, facts: dict[str, Any]) -> None:
+        self.path = path
+        self.facts = facts
+
+    @classmethod
+    def share(cls, path: Path, facts: Mapping[str, Any]) -> SearchDirectory:
+        """Make the directory of a search, or find it if the same is searched there already.
+
+        Flags and workers are those of the directory: they may be written otherwise here.
+
+        Raises
+        ------
+        ConfigError
+            Something else is searched there, or lies there; the message says what differs.
+        """
+        try:
+            if path.is_dir() and any(path.iterdir()) and not (path / SEARCH).exists() and not (path / LOCKS).exists():
+                raise ConfigError(f"--dir {path} is not empty, and holds no search: give another")
+            (path / LOCKS).mkdir(parents=True, exist_ok=True)
+            with _locked(path / LOCKS / "search"):
+                if not (path / SEARCH).exists():
+                    write_file_atomically(path / SEARCH, json_bytes(facts))
+        except OSError as error:
+            raise ConfigError(f"--dir {path} cannot be written: {error.strerror} ({error.filename})") from None
+        there = cls.open(path)
+        for name in ("algorithm", "space", "seeds"):
+            _require_same(path, name, json.loads(json_bytes(facts[name])), there.facts[name])
+        for name, value in json.loads(json_bytes(facts["config"])).items():
+            _require_same(path, name, value, there.facts["config"].get(name))
+        return there
+
+    @classmethod
+    def open(cls, path: Path) -> SearchDirectory:
+        """Find the directory of a search again.
+
+        Raises
+        ------
+        ConfigError
+            There is no search.
+        """
+        try:
+            facts = json.loads((path / SEARCH).read_bytes())
+        except OSError:
+            raise ConfigError(f"{path} holds no search: give the --dir of one") from None
+        except ValueError as error:
+            raise ConfigError(f"{path / SEARCH} is no JSON: {error}") from None
+        return cls(path, facts)
+
+    @property
+    def shared_flags(self) -> list[str]:
+        """What all trainings are given beside the flags of the command."""
+        workers = self.facts["workers"]
+        return [] if workers is None else ["--num-workers", str(workers)]
+
+    @property
+    def journal(self) -> Path:
+        """Path of Optuna's journal."""
+        return self.path / JOURNAL
+
+    def run(self, trial: int, seed: int) -> Path:
+        """Where the run of a trial and seed lies, or would lie."""
+        return self.path / f"trial-{trial}-seed-{seed}"
+
+    def output(self, trial: int, seed: int) -> Path:
+        """Where it is written what the run's process prints."""
+        return self.path / f"trial-{trial}-seed-{seed}.txt"
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Within the block no other process decides what is tried next."""
+        with _locked(self.path / LOCKS / "ask"):
+            yield
+
+    def take(self, trial: int) -> Hold | None:
+        """Make a trial this process's own until it releases it, or ends; None: it is another's. Only while `asking`."""
+        path = self.path / LOCKS / f"trial-{trial}"
+        if (training := _lock(path)) is None:
+            return None
+        search = _lock(path.with_suffix(".search"))
+        assert search is not None, "it is locked after the other, and free before it"
+        return Hold(training, search)
+
+    def is_ending(self, trial: int) -> bool:
+        """Whether the search that had a trial is gone, and the training that it began is about to end.
+
+        Only while `asking`: to see whether a lock is free, it is taken.
+        """
+        path = self.path / LOCKS / f"trial-{trial}"
+        return not _is_free(path) and _is_free(path.with_suffix(".search"))
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A trial that is this process's own.
+
+    Attributes
+    ----------
+    training
+        The descriptor that a training inherits, so that nobody else takes the trial until the training is gone, too.
+    search
+        The one that it does not inherit.
+    """
+
+    training: int
+    search: int
+
+    def release(self) -> None:
+        """Let others take the trial."""
+        os.close(self.search)
+        os.close(self.training)
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a file, which is made if it is not there, until the descriptor is closed; None: it is locked."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_free(path: Path) -> bool:
+    descriptor = _lock(path)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _require_same(path: Path, name: str, here: Any, there: Any) -> None:
+    if here != there:
+        raise ConfigError(
+            f"--dir {path} holds another search: {name} is {there!r} there, and {here!r} here. Trials compare only "
+            "where all else is the same: give another --dir, or the same settings"
+        )

@@ -1,0 +1,109 @@
+"""What a search has found: a table of the best trials, and the command that trains with the settings of the best."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from penstock.runs.panels import number
+from penstock.search.directory import SearchDirectory
+from penstock.search.space import as_flags
+
+if TYPE_CHECKING:
+    from penstock.search.study import Tried
+
+ROWS = 10
+"""Trials that the table shows, the best ones; beside them the one with the settings as they were given."""
+
+
+def best_of(tried: Sequence[Tried]) -> list[Tried]:
+    """The trials that are done, the best first."""
+    return sorted((trial for trial in tried if trial.score is not None), key=lambda trial: -(trial.score or 0.0))
+
+
+def command_of(directory: SearchDirectory, trial: Tried) -> str:
+    """The command that trains as a trial did, with the first of its seeds."""
+    facts = directory.facts
+    shared = [*facts["flags"], *directory.shared_flags]
+    return shlex.join(["penstock", "train", facts["algorithm"], *shared, *as_flags(trial.settings)])
+
+
+def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
+    """Draw the best trials.
+
+    Parameters
+    ----------
+    tried
+        All trials.
+    names
+        Of the settings that are searched.
+    seeds
+        Of each trial; where there are several, the lowest and highest are shown.
+    """
+    table = Table(box=box.SIMPLE_HEAD)
+    columns = ["trial", "score", *(["over seeds"] if seeds > 1 else []), *names]
+    for column in columns:
+        table.add_column(column, justify="right")
+    table.add_column("")
+    best = best_of(tried)
+    for place, trial in enumerate(best):
+        if place < ROWS or trial.is_as_given:
+            assert trial.score is not None
+            spread = [f"{number(min(trial.scores))} to {number(max(trial.scores))}"] if seeds > 1 else []
+            cells = [str(trial.number), number(trial.score), *spread, *(_shown(trial.settings[name]) for name in names)]
+            note = "the settings as given" if trial.is_as_given else ""
+            table.add_row(*cells, Text(note, "dim"), style="bold" if place == 0 else "")
+    return table
+
+
+def told(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
+    """What is said below the table: how the trials ended, which is the best, and how to train with it."""
+    if not tried:
+        return "no trial has begun"
+    counts = Counter(trial.state for trial in tried)
+    ended = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    lines = [f"{len(tried)} {'trial' if len(tried) == 1 else 'trials'}: {ended}"]
+    failed = [trial for trial in tried if trial.state == "failed"]
+    lines += [f"failed: trial {trial.number}: {trial.error}" for trial in failed[-3:]]
+    best = best_of(tried)
+    if best:
+        given = next((trial for trial in best if trial.is_as_given), None)
+        beside = "" if given is None or given is best[0] else f"; the settings as given: {number(given.score or 0.0)}"
+        first, seeds = directory.facts["config"]["seed"], directory.facts["seeds"]
+        run = directory.run(best[0].number, first)
+        lines.append(f"best: trial {best[0].number}, score {number(best[0].score or 0.0)}{beside}")
+        lines.append(
+            "The best of many scores is a lucky one, too: train with other seeds before you believe it "
+            f"(these are {_range(first, seeds)})."
+        )
+        lines += ["", f"penstock eval {shlex.quote(str(run))}", command_of(directory, best[0])]
+    return "\n".join(lines)
+
+
+def to_json(directory: SearchDirectory, tried: Sequence[Tried]) -> dict[str, Any]:
+    """All that is known of a search, as JSON values."""
+    best = best_of(tried)
+    first, seeds = directory.facts["config"]["seed"], directory.facts["seeds"]
+    return {
+        **directory.facts,
+        "trials": [
+            {**trial.to_json(), "runs": [str(directory.run(trial.number, first + i)) for i in range(seeds)]}
+            for trial in tried
+        ],
+        "best": best[0].number if best else None,
+        "command": command_of(directory, best[0]) if best else None,
+    }
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _range(first: int, count: int) -> str:
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"

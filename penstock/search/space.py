@@ -1,0 +1,276 @@
+"""Which settings a search may change, and within which bounds: a TOML file with a table for each.
+
+::
+
+    [learning_rate]
+    low = 1e-5
+    high = 1e-2
+    log = true
+
+    [num_epochs]      # whole numbers, because the setting is one
+    low = 1
+    high = 8
+
+    [hidden_sizes]    # one of these
+    values = [[64, 64], [256, 256]]
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.config import Config, ConfigError, checked, closest, setting_hint
+from penstock.config.groups import group_of
+
+_KEYS = ("low", "high", "log", "step", "values")
+_OF_THE_TASK = "environment", "budget and run"
+_LEARNED_FROM = "reward_scale", "reward_clip"  # are settings of the environment, but change only what is learned from
+_COMBINATIONS = 1000  # of the other settings' ends with which one is tried before it counts as illegal
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends.
+
+    Attributes
+    ----------
+    name
+        Of the setting.
+    low, high
+        The ends, which belong to the range: both int, or both float.
+    log
+        Whether each order of magnitude is as likely as the next, instead of each number.
+    step
+        Distance between two legal numbers, counted from `low`; None: any number between the ends.
+    """
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the numbers are whole ones."""
+        return isinstance(self.low, int)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that decide whether all are legal."""
+        return self.low, self.high
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is one of these."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return False
+        return self.step is None or _is_multiple(value - self.low, self.step)
+
+    def to_json(self) -> dict[str, Any]:
+        """The table of the file."""
+        return {"low": self.low, "high": self.high, "log": self.log, "step": self.step}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, in no order."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that decide whether all are legal."""
+        return self.values
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is one of these; True is not 1."""
+        return any(value == one and type(value) is type(one) for one in self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The table of the file."""
+        return {"values": [list(value) if isinstance(value, tuple) else value for value in self.values]}
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings that are searched, in the order of the file."""
+
+    dimensions: tuple[Range | Choice, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the settings."""
+        return [dimension.name for dimension in self.dimensions]
+
+    def holds(self, config: Config) -> bool:
+        """Whether the settings of a config are within the space."""
+        return all(dimension.holds(getattr(config, dimension.name)) for dimension in self.dimensions)
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables of the file."""
+        return {dimension.name: dimension.to_json() for dimension in self.dimensions}
+
+
+def read_space(path: str | os.PathLike[str], config: Config, given: Collection[str] = ()) -> Space:
+    """Read the file of a space, and check it against the config class of an algorithm.
+
+    Parameters
+    ----------
+    path
+        A TOML file.
+    config
+        The settings that all trials share; those of the space are changed in it.
+    given
+        Names of the settings that flags give: these are not searched.
+
+    Raises
+    ------
+    ConfigError
+        There is no such file, it is not TOML or empty; a setting is unknown (the closest is shown), given by a flag,
+        or not to be searched; its bounds are not legal for the algorithm.
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"the space {os.fspath(path)!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"the space {os.fspath(path)!r} is not TOML: {error}") from None
+    if not tables:
+        raise ConfigError(f"the space {os.fspath(path)!r} is empty: write a table for each setting to search, {_LEGAL}")
+    try:
+        return space_of(tables, config, given)
+    except ConfigError as error:
+        raise ConfigError(f"the space {os.fspath(path)!r}: {error}") from None
+
+
+def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] = ()) -> Space:
+    """Make a space of tables by the names of settings; parameters and errors as in `read_space`."""
+    hints = typing.get_type_hints(type(config))
+    known = [field.name for field in fields(config)]
+    for name in tables:
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}{setting_hint(name, known) or closest(name, known)}")
+        if name in given:
+            raise ConfigError(
+                f"{name} is searched, and given by a flag too: leave out --{name.replace('_', '-')} or [{name}]"
+            )
+        if group_of(name) in _OF_THE_TASK and name not in _LEARNED_FROM:
+            why = "--seeds averages over seeds" if name == "seed" else "only trials of one task and budget compare"
+            raise ConfigError(f"{name} cannot be searched: {why}")
+    space = Space(tuple(_dimension(name, table, hints[name]) for name, table in tables.items()))
+    _require_legal(space, config)
+    return space
+
+
+def is_legal(config: Config, settings: Mapping[str, Any]) -> str:
+    """Why settings are not legal together in a config; "": they are."""
+    try:
+        replace(config, **settings)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def as_flags(settings: Mapping[str, Any]) -> list[str]:
+    """The flags of ``penstock train`` that give settings."""
+    flags: list[str] = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, tuple):
+            flags += [f"--{flag}", *map(str, value)]
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def names_of(flags: Collection[str], config: Config) -> set[str]:
+    """Names of the settings that flags give."""
+    known = {field.name for field in fields(config)}
+    words = {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
+    return (words | {word.removeprefix("no_") for word in words}) & known
+
+
+_LEGAL = "with low and high (and log or step), or with values"
+
+
+def _dimension(name: str, table: Any, hint: Any) -> Range | Choice:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{name} is no table: write [{name}] {_LEGAL}")
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"[{name}] has an unknown key {key!r}{closest(key, list(_KEYS))} (legal: {_LEGAL})")
+    is_choice, is_range = "values" in table, "low" in table and "high" in table
+    if is_choice == is_range or (is_choice and len(table) > 1):
+        raise ConfigError(f"[{name}] has {', '.join(table) or 'no keys'}: write it {_LEGAL}")
+    return _choice(name, table["values"], hint) if is_choice else _range(name, table, hint)
+
+
+def _choice(name: str, values: Any, hint: Any) -> Choice:
+    if not isinstance(values, list):
+        raise ConfigError(f"[{name}] values={values!r} is not legal: values must be a list")
+    if any(isinstance(value, dict) for value in values):
+        raise ConfigError(f"[{name}] values={values!r} is not legal: a table is no value to choose")
+    choice = Choice(name, tuple(checked(name, value, hint) for value in values))
+    if len({repr(value) for value in choice.values}) < max(2, len(values)):
+        raise ConfigError(f"[{name}] values={values!r} is not legal: write two or more, each once")
+    return choice
+
+
+def _range(name: str, table: Mapping[str, Any], hint: Any) -> Range:
+    number: type = _number_of(name, table, hint)
+    low, high = checked(name, table["low"], number), checked(name, table["high"], number)
+    log, step = checked("log", table.get("log", False), bool), table.get("step")
+    where = f"[{name}] low={low!r} high={high!r}"
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigError(f"{where} is not legal: low must be less than high, and both finite")
+    if log and low <= 0:
+        raise ConfigError(f"{where} log=true is not legal: low must be more than 0 on a logarithmic scale")
+    if step is not None:
+        if log:
+            raise ConfigError(f"{where} has log and step: steps are equal, those of a logarithmic scale are not")
+        step = checked("step", step, number)
+        if not 0 < step < high - low or not _is_multiple(high - low, step):
+            raise ConfigError(f"{where} step={step!r} is not legal: two or more steps from low must end at high")
+    return Range(name, low, high, log, step)
+
+
+def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
+    """Whether a setting is a whole number, or any; one that may be either is what its ends are written as."""
+    kinds = [option for option in _options(hint) if option in (int, float)]
+    if not kinds:
+        raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
+    are_whole = all(isinstance(table[end], int) for end in ("low", "high"))
+    return kinds[0] if len(kinds) == 1 else int if are_whole else float
+
+
+def _options(hint: Any) -> Iterator[Any]:
+    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _is_multiple(distance: float, step: float) -> bool:
+    return math.isclose(distance / step, round(distance / step), abs_tol=1e-9)
+
+
+def _require_legal(space: Space, config: Config) -> None:
+    """Raise `ConfigError` for an end that the algorithm refuses, whatever the other settings of the space are."""
+    for dimension in space.dimensions:
+        others = [[(other.name, end) for end in other.ends] for other in space.dimensions if other is not dimension]
+        for end in dimension.ends:
+            this = {dimension.name: end}
+            if not (alone := is_legal(config, this)):
+                continue
+            combinations = itertools.islice(itertools.product(*others), _COMBINATIONS)
+            if all(is_legal(config, {**this, **dict(combination)}) for combination in combinations):
+                raise ConfigError(f"[{dimension.name}]: {alone}")

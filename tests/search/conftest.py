@@ -1,0 +1,17 @@
+"""What tests of a search share: trainings that take milliseconds."""
+
+import sys
+
+import pytest
+
+from tests.search import fake_training
+
+
+@pytest.fixture
+def fake_trainings(monkeypatch):
+    """Trainings are `fake_training`s."""
+    pytest.importorskip("optuna")
+    monkeypatch.setattr("penstock.search.job.PROGRAM", (sys.executable, "-S", fake_training.__file__))
+    monkeypatch.setattr("penstock.search.job.resolve_checkpoint", lambda run, prefer: run)
+    monkeypatch.setattr("penstock.search.job.verify_checkpoint", fake_training.read)
+    monkeypatch.setattr("penstock.search.searching._PAUSE", 0.01)
