@@ -15,14 +15,14 @@ from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import NETWORK, Config, FreshConfig, Scheduled, require, require_whole_minibatches
+from penstock.config import NETWORK, Config, RedistributionConfig, Scheduled, require, require_whole_minibatches
 from penstock.envs.spaces import ActionKind
 from penstock.experience.batch import Batch
 from penstock.nn import QNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
-class PQNConfig(FreshConfig):
+class PQNConfig(RedistributionConfig):
     """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
 
     Sizes and rates are for classic control; those of the paper, for images, are presets.

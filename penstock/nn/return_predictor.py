@@ -1,0 +1,160 @@
+"""The network that predicts an episode's return from the beginning of the episode: RUDDER's g (arXiv:1806.07857)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
+from penstock.nn.model import NetworkConfig
+from penstock.nn.normalization import RunningMoments
+from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
+
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fill the cells with what means nothing
+
+
+class ReturnPredictor(nn.Module):
+    """A memory that only adds, over changes of observations and actions (section "LSTM for return decomposition").
+
+        z_t = tanh(W_z (o_t - o_t-1, a_t) + b_z)       what comes in: forward connections alone
+        i_t = sigmoid(W_i c_t-1 + b_i)                 how much of it: recurrent connections alone
+        c_t = c_t-1 + i_t z_t                          no forget gate, no output gate
+        g_t = W_g c_t + b_g                            in units of returns' deviation, from their mean
+
+    The network sees changes of observations, not observations: what the last one shows was mostly decided long before,
+    and the network cannot wait for it. Neither does it see rewards or a count of steps. The first change of an episode
+    is its first observation.
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        What changes. Of a stack of frames that is the newest one: the network takes `ObservationSpec.newest_of`.
+    action : ActionSpec
+        What is chosen.
+    config : NetworkConfig
+        The policy's. Changes of images go through an encoder of the same family, and so they do through a user's own;
+        all else goes in as it is, changes of floats in units of their deviation.
+    size : int
+        Number of cells, S.
+
+    Attributes
+    ----------
+    returns : RunningMoments
+        Of the returns that were learned from.
+    told : Tensor
+        Numbers that its owner tells with it, float64 ``[num_told]``: they travel with the weights.
+    """
+
+    told: Tensor
+
+    def __init__(
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, size: int, num_told: int = 0
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.action = action
+        observation = observation.newest
+        self.input = build_input(observation, False, takes_bytes(config.encoder, observation))
+        self.moments: RunningMoments | None = None
+        self.encoder: nn.Module
+        if observation.is_image or callable(config.encoder):
+            self.encoder, width = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
+        else:
+            self.encoder, width = SideBySide(), encoder_input_size(unmasked(observation))
+            if observation.parts or observation.dtype.startswith("float"):
+                self.moments = RunningMoments((width,))
+        self.cell_input = nn.Linear(width + sum(action.choices) + action.num_numbers, size)
+        self.input_gate = nn.Linear(size, size)
+        self.output = nn.Linear(size, 1)
+        nn.init.constant_(self.input_gate.bias, GATE_BIAS)
+        nn.init.zeros_(self.output.bias)
+        self.returns = RunningMoments(())
+        self.register_buffer("told", torch.zeros(num_told, dtype=torch.float64))
+
+    def changes(self, obs: Tensor, before: Tensor, first: Tensor) -> Tensor:
+        """How observations change, encoded.
+
+        Parameters
+        ----------
+        obs : Tensor
+            Observations as they lie in their column, ``[T, N, *shape]``.
+        before : Tensor
+            Those before them, ``[N, *shape]``.
+        first : Tensor
+            Which of them begin an episode, bool ``[T, N]``: their change is all that they show.
+
+        Returns
+        -------
+        Tensor
+            float32 ``[T, N, F]``, not normalised.
+        """
+        steps, lanes = first.shape
+        seen = self.input(torch.cat([before.unsqueeze(0), obs]).flatten(0, 1))
+        goes_on = (~first).float()
+
+        def change(values: Tensor) -> Tensor:
+            values = values.float().unflatten(0, (steps + 1, lanes))
+            weight = goes_on.view(*goes_on.shape, *(1,) * (values.ndim - 2))
+            return (values[1:] - weight * values[:-1]).flatten(0, 1)
+
+        changed: Seen = {k: change(v) for k, v in seen.items()} if isinstance(seen, dict) else change(seen)
+        features: Tensor = self.encoder(changed)
+        return features.float().unflatten(0, (steps, lanes))
+
+    def inputs(self, changes: Tensor, action: Tensor) -> Tensor:
+        """What goes into the cells: changes ``[T, N, F]``, normalised, beside actions ``[T, N, ...]``."""
+        if self.moments is not None:
+            changes = self.moments.normalize(changes)
+        columns = action.unsqueeze(-1) if self.action.is_discrete else action
+        choices = [one_hot(columns[..., i].long(), n) for i, n in enumerate(self.action.choices)]
+        return torch.cat([changes, *choices, columns[..., len(choices) :]], -1)
+
+    def initial_memory(self, lanes: int) -> Tensor:
+        """Cells where nothing has come in yet: zeros, float32 ``[lanes, S]``."""
+        return torch.zeros(lanes, self.size, device=self.output.weight.device)
+
+    def unroll(self, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict returns after every row.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            As `inputs` gives them, float32 ``[T, N, F]``.
+        first, valid : Tensor
+            Which rows begin an episode, and which are steps, bool ``[T, N]``: others change nothing.
+        memory : Tensor
+            Cells before the rows, float32 ``[N, S]``.
+
+        Returns
+        -------
+        prediction : Tensor
+            In units of the head, float32 ``[T, N]``; see `as_return`.
+        memory : Tensor
+            Cells after the rows.
+        """
+        incoming = torch.tanh(self.cell_input(inputs)) * valid.unsqueeze(-1)
+        kept = (~first).float().unsqueeze(-1)
+        cells = []
+        for z, k in zip(incoming.unbind(), kept.unbind(), strict=True):
+            memory = memory * k
+            memory = memory + torch.sigmoid(self.input_gate(memory)) * z
+            cells.append(memory)
+        return self.output(torch.stack(cells)).squeeze(-1), memory
+
+    def as_return(self, prediction: Tensor) -> Tensor:
+        """Predictions as returns."""
+        return self.returns.denormalize(prediction)
+
+    @torch.no_grad()
+    def take_returns(self, returns: Tensor) -> None:
+        """Take returns ``[N]`` into their moments; what is predicted stays as it is (PopArt, arXiv:1602.07714)."""
+        mean, std = self.returns.mean.clone(), self.returns.std.clone()
+        self.returns.update(returns)
+        self.output.weight.mul_(std / self.returns.std)
+        self.output.bias.mul_(std).add_(mean - self.returns.mean).div_(self.returns.std)
