@@ -62,6 +62,8 @@ class PQNConfig(RedistributionConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
+        legal = '"redistributed": values are all that PQN learns'
+        require(self.redistribution_value == "redistributed", "redistribution_value", self.redistribution_value, legal)
         for name in ("num_epochs", "exploration_steps"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         for name in ("q_lambda", "exploration", "exploration_final"):

@@ -1,6 +1,7 @@
 """RUDDER: learning what an episode will return, so that its reward need not wait (Arjona-Medina et al. 2019).
 
-arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments (``rewards="rudder"``).
+arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments
+(``rewards="rudder"``).
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
 """What travels with the predictor's weights."""
-COUNTED = (
-    "updates", "episodes", "_error", "_complete", "_mean_size", "_mean_return", "_mean_square", "_squared_error"
-)  # fmt: skip
+COUNTED = ("episodes", "_error", "_complete", "_mean_size", "_mean_return", "_mean_square", "_squared_error")
+"""What travels behind that, for one that takes its owner's place."""
 
 
 def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
@@ -45,7 +45,7 @@ def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.config.seed)
         return algorithm.build_network(
-            ReturnPredictor, size=algorithm.config.redistributor_size, num_told=len(TOLD)
+            ReturnPredictor, size=algorithm.config.redistributor_size, num_told=len(TOLD) + len(COUNTED)
         )
 
 
@@ -94,7 +94,14 @@ class Rudder:
     def tell(self, dropped: int) -> None:
         """Let the predictor tell where learning stands."""
         found = (self.quality, self.error, self._complete, *self.losses, len(self.lessons), dropped, self.updates)
-        self.predictor.told.copy_(torch.tensor(found, dtype=torch.float64))
+        counted = (getattr(self, name) for name in COUNTED)
+        self.predictor.told.copy_(torch.tensor([*found, *counted], dtype=torch.float64))
+
+    def recall(self) -> None:
+        """Go on from where a predictor that was told of before stands."""
+        for name, value in zip(COUNTED, self.predictor.told[len(TOLD) :].tolist(), strict=True):
+            setattr(self, name, value)
+        self.updates = int(self.predictor.told[TOLD.index("updates")])
 
     def take(self, episodes: Sequence[Episode]) -> None:
         """See how well new episodes are predicted, and keep those that there is most to learn from."""
@@ -188,12 +195,10 @@ class Rudder:
             begin, told = begin + half, end
 
     def state(self) -> dict[str, Any]:
-        """All that it has beside the predictor's weights, as tensors and plain values."""
+        """What it has beside the predictor, as tensors and plain values."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "random": self._random.bit_generator.state,
-            "counted": {name: getattr(self, name) for name in COUNTED},
-            "losses": list(self.losses),
             "lessons": [
                 {"obs": torch.from_numpy(e.obs), "action": torch.from_numpy(e.action), "of": [e.return_, e.loss]}
                 for e in self.lessons.episodes
@@ -204,9 +209,6 @@ class Rudder:
         """Go on from what `state` returned."""
         go_on(self._optimizer, state["optimizer"])
         self._random.bit_generator.state = state["random"]
-        for name in COUNTED:
-            setattr(self, name, state["counted"][name])
-        self.losses = (state["losses"][0], state["losses"][1])
         for lesson in state["lessons"]:
             self.lessons.add(Episode(lesson["obs"].numpy(), lesson["action"].numpy(), *lesson["of"]))
 

@@ -44,11 +44,11 @@ class RedistributionConfig(FreshConfig):
     """Memory cells of the network that predicts returns."""
     redistributor_learning_rate: float = 1e-2
     """Step size of its optimiser."""
-    redistributor_interval: int = 100
+    redistributor_interval: int = 25
     """Steps of the run for each of its updates."""
     redistributor_batch_size: int = 8
     """Episodes per update."""
-    redistributor_lessons: int = 64
+    redistributor_lessons: int = 512
     """Episodes that it learns from: those that it predicts worst are kept."""
     redistributor_chunk: int = 500
     """Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half."""

@@ -26,7 +26,8 @@ class RoleKind(StrEnum):
     REDISTRIBUTOR = "redistributor"
 
 
-SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)  # a run has one of each, or none
+SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)
+"""A run has one of each, or none."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class RunShape:
         return self.segment_length + 1
 
     def gauge_row(self, role: str) -> int:
-        """Row of the gauges that belongs to a role, by its name: "rollout-0", "policy-0", "learner" or "evaluator" and others."""
+        """Row of the gauges that belongs to a role, by its name, such as "rollout-0" or "learner"."""
         kind, _, number = role.partition("-")
         kind = RoleKind(kind)
         return int(number) if kind is RoleKind.ROLLOUT else self.num_workers + SINGLE_ROLES.index(kind)
