@@ -111,9 +111,7 @@ class Rudder:
     @torch.no_grad()
     def _take(self, episodes: Sequence[Episode]) -> None:
         predictor, batch = self.predictor, LessonBatch(episodes)
-        if predictor.moments is not None:
-            changes = predictor.changes(batch.obs, batch.before, batch.first)
-            predictor.moments.update(changes, batch.valid & ~batch.first)
+        predictor.input.update_moments(batch.obs, batch.valid)
         last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
         if self._config.redistribution_attribution == "integrated_gradients":
             complete = completeness_of(predictor, batch, self._config.redistribution_points)

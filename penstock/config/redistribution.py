@@ -40,9 +40,9 @@ class RedistributionConfig(FreshConfig):
     """Points on the path of integrated gradients."""
     redistribution_max_error: float = 0.2
     """Original rewards are used while predictions err by as much, in units of squared returns."""
-    redistributor_size: int = 16
+    redistributor_size: int = 32
     """Memory cells of the network that predicts returns."""
-    redistributor_learning_rate: float = 1e-2
+    redistributor_learning_rate: float = 5e-3
     """Step size of its optimiser."""
     redistributor_interval: int = 25
     """Steps of the run for each of its updates."""
