@@ -1,4 +1,4 @@
-"""Tasks whose reward comes long after what earned it, with a known best action (after arXiv:1806.07857).
+"""Tasks whose reward comes long after what earned it, with a known best policy (after arXiv:1806.07857).
 
     penstock train ppo --env bench/environments/delayed.py:WatchRepair --rewards rudder --total-steps 200000
 
@@ -124,46 +124,46 @@ class DelayedGrid(DelayedTask):
 
 
 class KeyAndDoor(DelayedTask):
-    """A key lies at the start of a corridor that takes `delay` steps, and is worth something at the door behind it.
+    """A key lies at the start of a corridor of `delay` steps, and is worth 1 at the door behind it.
 
-    In each of the first four steps the walker may reach for the key: one of four actions takes it, which one is shown.
-    All steps of the corridor show how far it is, and nothing else. At the door the walker has earned 1 with the key.
-    Apples on the way, of which the walker cannot have too many, are worth 0 or 1/4 each by chance.
+    The key hangs on one of three hooks, which one is shown, and the first action alone may take it; the fourth action
+    does nothing. On the way lie apples, `apples` of them in the mean: each is seen, and good (1/2) or bad (-1/2) by
+    chance. Their worth is paid at the door, too.
     """
 
-    def __init__(self, delay: int = 100, apples: int = 8) -> None:
-        super().__init__(8, 4)
+    def __init__(self, delay: int = 100, apples: float = 8.0) -> None:
+        super().__init__(7, 4)
         self._delay, self._apples = delay, apples
 
     def _begin(self) -> None:
-        self._hook, self._has_key, self._apple = int(self.np_random.integers(1, 4)), False, 0.0
-        self._is_best = False
+        self._hook, self._has_key, self._apple = int(self.np_random.integers(3)), False, 0.0
 
     def _act(self, action: int) -> bool:
-        if self._steps <= 4 and action == self._hook and not self._has_key:
-            self._has_key = self._is_best = True
-            self._earned += 1.0
-        self._apple = float(self.np_random.random() < self._apples / self._delay)
+        if self._steps == 1:
+            self._has_key = self._is_best = action == self._hook
+            self._earned = float(self._has_key)
+        is_there = self.np_random.random() < self._apples / self._delay
+        self._apple = float(self.np_random.choice((-0.5, 0.5))) if is_there else 0.0
         if self._steps < self._delay:
-            self._earned += 0.25 * self._apple
+            self._earned += self._apple
         return self._steps == self._delay
 
     def _shown(self) -> np.ndarray:
-        shown = np.zeros(8, np.float32)
-        if self._steps < 4 and not self._has_key:
+        shown = np.zeros(7, np.float32)
+        if self._steps == 0:
             shown[self._hook] = 1.0
-        shown[4:] = self._has_key, self._apple, self._steps / self._delay, self._steps < 4
+        shown[3:] = self._has_key, self._apple, self._steps / self._delay, self._steps == 0
         return shown
 
 
 class ChoiceAtStart(DelayedTask):
     """One of `num_actions` choices is the best, and `delay` steps of waiting tell nothing of it.
 
-    Choice i is worth i / (num_actions - 1), and while one waits each step brings or costs `noise` by chance, which is
-    seen.
+    Choice i is worth i / (num_actions - 1), and while one waits, one step in ten brings or costs `noise` by chance,
+    which is seen.
     """
 
-    def __init__(self, delay: int = 200, num_actions: int = 4, noise: float = 0.1) -> None:
+    def __init__(self, delay: int = 200, num_actions: int = 4, noise: float = 0.5) -> None:
         super().__init__(num_actions + 2, num_actions)
         self._delay, self._num_actions, self._noise = delay, num_actions, noise
 
@@ -175,7 +175,7 @@ class ChoiceAtStart(DelayedTask):
             self._choice = action
             self._earned = action / (self._num_actions - 1)
             self._is_best = action == self._num_actions - 1
-        self._sign = float(self.np_random.choice((-1.0, 1.0)))
+        self._sign = float(self.np_random.choice((-1.0, 0.0, 1.0), p=(0.05, 0.9, 0.05)))
         if self._steps < self._delay:
             self._earned += self._noise * self._sign
         return self._steps == self._delay
