@@ -26,6 +26,7 @@ _EXTRAS = {
     "atari": (("ale_py",), "pip install 'penstock[atari]'"),
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
+    "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
     "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),
     "vizdoom": (("vizdoom",), "pip install 'penstock[vizdoom]'"),

@@ -127,8 +127,9 @@ class KeyAndDoor(DelayedTask):
     """A key lies at the start of a corridor of `delay` steps, and is worth 1 at the door behind it.
 
     The key hangs on one of three hooks, which one is shown, and the first action alone may take it; the fourth action
-    does nothing. On the way lie apples, `apples` of them in the mean: each is seen, and good (1/2) or bad (-1/2) by
-    chance. Their worth is paid at the door, too.
+    does nothing. Whether the walker has got it is shown once; the corridor shows how far it is. On the way lie apples,
+    `apples` of them in the mean: each is seen, and good (1/2) or bad (-1/2) by chance. Their worth is paid at the door,
+    too.
     """
 
     def __init__(self, delay: int = 100, apples: float = 8.0) -> None:
@@ -152,7 +153,7 @@ class KeyAndDoor(DelayedTask):
         shown = np.zeros(7, np.float32)
         if self._steps == 0:
             shown[self._hook] = 1.0
-        shown[3:] = self._has_key, self._apple, self._steps / self._delay, self._steps == 0
+        shown[3:] = self._has_key and self._steps == 1, self._apple, self._steps / self._delay, self._steps == 0
         return shown
 
 

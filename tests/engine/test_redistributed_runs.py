@@ -60,7 +60,7 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Watching(APPO):
+class Remembering(APPO):
     """Remembers the batches that it has learned from."""
 
     def __init__(self, *arguments):
@@ -131,7 +131,7 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
     kind = "integrated_gradients" if points else "difference"
     settings = {**SMALL, "env_kwargs": {"length": length, "pays": 2.0}, "num_envs_per_worker": lanes}
     with Trainer(
-        Watching, **settings, redistribution_attribution=kind, redistribution_points=max(1, points)
+        Remembering, **settings, redistribution_attribution=kind, redistribution_points=max(1, points)
     ) as trainer:
         true: list[float] = []
         take_episodes = trainer._supervisor.progress.take_episodes
@@ -150,7 +150,7 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
 
 
 def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
-    with Trainer(Watching, **SMALL) as trainer:
+    with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(300, quiet=True)
         rows = [row for rows in rows_by_lane(trainer._algorithm.batches).values() for row in rows]
     assert all(reward == 0.0 for _, terminated, _, _, reward in rows if not terminated)
@@ -166,7 +166,7 @@ def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(o
         heed_gaps(self, lanes, numbers)
 
     monkeypatch.setattr(Redistribution, "_heed_gaps", watch)
-    with Trainer(Watching, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
+    with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
         trainer.train(640, quiet=True)
         assert not broken
         trainer.set_parameters(trainer.get_parameters())
@@ -183,7 +183,7 @@ def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(o
 
 
 def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate):
-    with Trainer(Watching, **{**SMALL, "env_kwargs": {"truncates": True}}) as trainer:
+    with Trainer(Remembering, **{**SMALL, "env_kwargs": {"truncates": True}}) as trainer:
         trainer.train(1_000, quiet=True)
         sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
     assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
@@ -238,7 +238,8 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
 
 def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
     path = tmp_path / "run"
-    with penstock.PPO(**{**SMALL, "run_dir": str(path), "total_steps": 4_000}) as algo:
+    settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 4_000}
+    with penstock.PPO(**settings) as algo:
         algo.train(quiet=True)
         before = dict(algo.status.experience)
     with Trainer.resume(path, total_steps=4_200) as trainer:
@@ -280,7 +281,7 @@ def test_returns_that_are_all_equal_are_named_once(tmp_path):
 
 def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
     settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
-    with Trainer(Watching, **settings) as trainer:
+    with Trainer(Remembering, **settings) as trainer:
         trainer.train(1_000, quiet=True)
         role: Any = trainer._supervisor.backend._roles["redistributor"]
         lessons = [episode.return_ for episode in role._rudder.lessons.episodes]
