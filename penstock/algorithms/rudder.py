@@ -42,11 +42,13 @@ COUNTED = ("episodes", "_error", "_complete", "_mean_size", "_mean_return", "_me
 
 def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
     """Make the predictor for an algorithm's observations and actions; the same in every process."""
+    config = algorithm.config
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(algorithm.config.seed)
+        torch.manual_seed(config.seed)
         return algorithm.build_network(
-            ReturnPredictor, size=algorithm.config.redistributor_size, num_told=len(TOLD) + len(COUNTED)
-        )
+            ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
+            sees_observations=config.redistribution_attribution == "difference",
+        )  # fmt: skip
 
 
 class Rudder:
@@ -181,8 +183,7 @@ class Rudder:
             end = min(begin + size, length)
             rows = slice(begin, end)
             before = batch.before if begin == 0 else batch.obs[begin - 1]
-            changes = predictor.changes(batch.obs[rows], before, batch.first[rows])
-            inputs = predictor.inputs(changes, batch.action[rows])
+            inputs = predictor.inputs(batch.obs[rows], before, batch.first[rows], batch.action[rows])
             prediction, _ = predictor.unroll(inputs, batch.first[rows], batch.valid[rows], memory)
             yield prediction[told - begin :], told
             if end < length:
@@ -309,7 +310,7 @@ def _integrated(
 @torch.no_grad()
 def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int) -> Tensor:
     """Share of what inputs changed of the prediction of whole episodes that integrated gradients add up to, ``[N]``."""
-    inputs = predictor.inputs(predictor.changes(batch.obs, batch.before, batch.first), batch.action)
+    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
     memory = predictor.initial_memory(inputs.shape[1])
     explained = _integrated(predictor, inputs, batch.first, batch.valid, memory, num_points)
     ends = [predictor.unroll(x, batch.first, batch.valid, memory)[0][-1] for x in (inputs, torch.zeros_like(inputs))]

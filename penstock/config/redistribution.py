@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from penstock.config.base import NETWORK
 from penstock.config.checking import ConfigError, require
 from penstock.config.segment import FreshConfig
 
@@ -21,7 +20,8 @@ class RedistributionConfig(FreshConfig):
 
     fixed: ClassVar[Mapping[str, str]] = {
         "rewards": "what is learned from would mean something else",
-        "redistributor_size": NETWORK,
+        "redistributor_size": "the redistributor's weights are of this network",
+        "redistribution_attribution": "the redistributor's network sees other things with each",
     }
 
     rewards: Literal["environment", "rudder"] = "environment"

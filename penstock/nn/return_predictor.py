@@ -55,16 +55,17 @@ class AddingCells(torch.autograd.Function):
 
 
 class ReturnPredictor(nn.Module):
-    """A memory that only adds, over changes of observations and actions (section "LSTM for return decomposition").
+    """A memory that only adds, over observations and actions (section "LSTM for return decomposition").
 
-        z_t = tanh(W_z (o_t - o_t-1, a_t) + b_z)       what comes in: forward connections alone
+        z_t = tanh(W_z x_t + b_z)                      what comes in: forward connections alone
         i_t = sigmoid(W_i c_t-1 + b_i)                 how much of it: recurrent connections alone
         c_t = c_t-1 + i_t z_t                          no forget gate, no output gate
         g_t = W_g c_t + b_g                            in units of returns' deviation, from their mean
 
-    The network sees changes of observations, not observations: what the last one shows was mostly decided long before,
-    and the network cannot wait for it. Neither does it see rewards or a count of steps. The first change of an episode
-    is its first observation.
+    ``x_t`` is how the observation has changed, and the action. The first change of an episode is its first observation.
+    A network that sees the observations themselves could wait for the last one, which often shows what was decided long
+    before. With a loss at every step waiting is dear, and with `sees_observations` they go in, too: what matters by
+    lasting, and not by changing, is learned much sooner then. Rewards and a count of steps never go in.
 
     Parameters
     ----------
@@ -77,6 +78,10 @@ class ReturnPredictor(nn.Module):
         all else goes in as it is. Floats are normalised before, always.
     size : int
         Number of cells, S.
+    num_told : int
+        Of `told`.
+    sees_observations : bool
+        Whether observations that are not encoded go in beside their changes.
 
     Attributes
     ----------
@@ -89,18 +94,22 @@ class ReturnPredictor(nn.Module):
     told: Tensor
 
     def __init__(
-        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, size: int, num_told: int = 0
-    ) -> None:
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, size: int, num_told: int = 0,
+        *, sees_observations: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.size = size
         self.action = action
         observation = observation.newest
         self.input = build_input(observation, True, takes_bytes(config.encoder, observation))
         self.encoder: nn.Module
-        if observation.is_image or callable(config.encoder):
+        is_encoded = observation.is_image or callable(config.encoder)
+        self.sees_observations = sees_observations and not is_encoded
+        if is_encoded:
             self.encoder, width = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
         else:
             self.encoder, width = SideBySide(), encoder_input_size(unmasked(observation))
+        width *= 1 + self.sees_observations
         self.cell_input = nn.Linear(width + sum(action.choices) + action.num_numbers, size)
         self.input_gate = nn.Linear(size, size)
         self.output = nn.Linear(size, 1)
@@ -109,8 +118,8 @@ class ReturnPredictor(nn.Module):
         self.returns = RunningMoments(())
         self.register_buffer("told", torch.zeros(num_told, dtype=torch.float64))
 
-    def changes(self, obs: Tensor, before: Tensor, first: Tensor) -> Tensor:
-        """How observations change, encoded.
+    def inputs(self, obs: Tensor, before: Tensor, first: Tensor, action: Tensor) -> Tensor:
+        """What goes into the cells.
 
         Parameters
         ----------
@@ -120,6 +129,8 @@ class ReturnPredictor(nn.Module):
             Those before them, ``[N, *shape]``.
         first : Tensor
             Which of them begin an episode, bool ``[T, N]``: their change is all that they show.
+        action : Tensor
+            ``[T, N, ...]``.
 
         Returns
         -------
@@ -135,15 +146,13 @@ class ReturnPredictor(nn.Module):
             weight = goes_on.view(*goes_on.shape, *(1,) * (values.ndim - 2))
             return (values[1:] - weight * values[:-1]).flatten(0, 1)
 
-        changed: Seen = {k: change(v) for k, v in seen.items()} if isinstance(seen, dict) else change(seen)
-        features: Tensor = self.encoder(changed)
-        return features.float().unflatten(0, (steps, lanes))
-
-    def inputs(self, changes: Tensor, action: Tensor) -> Tensor:
-        """What goes into the cells: changes ``[T, N, F]`` beside actions ``[T, N, ...]``."""
-        columns = action.unsqueeze(-1) if self.action.is_discrete else action
-        choices = [one_hot(columns[..., i].long(), n) for i, n in enumerate(self.action.choices)]
-        return torch.cat([changes, *choices, columns[..., len(choices) :]], -1)
+        changes: Seen = {k: change(v) for k, v in seen.items()} if isinstance(seen, dict) else change(seen)
+        features = [self.encoder(changes).float()]
+        if self.sees_observations:
+            features.append(self.encoder(seen)[lanes:])
+        columns = (action.unsqueeze(-1) if self.action.is_discrete else action).flatten(0, 1)
+        choices = [one_hot(columns[:, i].long(), n) for i, n in enumerate(self.action.choices)]
+        return torch.cat([*features, *choices, columns[:, len(choices) :]], -1).unflatten(0, (steps, lanes))
 
     def initial_memory(self, lanes: int) -> Tensor:
         """Cells where nothing has come in yet: zeros, float32 ``[lanes, S]``."""

@@ -136,7 +136,7 @@ def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tup
     obs = torch.from_numpy(policy.algorithm.observation.newest_of(played.obs)).unsqueeze(1)
     first = torch.zeros(len(obs), 1, dtype=torch.bool)
     first[0] = True
-    inputs = predictor.inputs(predictor.changes(obs, obs[0], first), torch.from_numpy(played.action).unsqueeze(1))
+    inputs = predictor.inputs(obs, obs[0], first, torch.from_numpy(played.action).unsqueeze(1))
     start, valid = predictor.initial_memory(1), torch.ones_like(first)
     found, _, _ = contributions(
         predictor, inputs, first, valid, start, torch.zeros(1), config.redistribution_points * is_integrated

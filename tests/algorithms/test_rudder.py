@@ -21,8 +21,9 @@ def rudder_of(**settings):
     config = RedistributionConfig(env="none", **{"redistributor_lessons": 64, **settings})
     torch.manual_seed(0)
     predictor = ReturnPredictor(
-        OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED)
-    )
+        OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED),
+        sees_observations=True,
+    )  # fmt: skip
     return Rudder(config, predictor)
 
 
@@ -51,7 +52,7 @@ def expert():
 
 def explained(rudder, episodes, num_points=0):
     predictor, batch = rudder.predictor, LessonBatch(episodes)
-    inputs = predictor.inputs(predictor.changes(batch.obs, batch.before, batch.first), batch.action)
+    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
     count = len(episodes)
     found, _, _ = contributions(
         predictor, inputs, batch.first, batch.valid, predictor.initial_memory(count), torch.zeros(count), num_points
@@ -102,9 +103,7 @@ def test_contributions_add_up_to_the_prediction_at_the_end(expert):
     for points in (0, 1, 8):
         found, batch = explained(expert, [episode(random) for _ in range(6)], points)
         whole, _ = explained(expert, [episode(np.random.default_rng(3)) for _ in range(1)])
-        inputs = expert.predictor.inputs(
-            expert.predictor.changes(batch.obs, batch.before, batch.first), batch.action
-        )
+        inputs = expert.predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
         last = expert.predictor.unroll(inputs, batch.first, batch.valid, expert.predictor.initial_memory(6))[0][-1]
         assert torch.allclose(found.sum(0), expert.predictor.as_return(last), atol=1e-4)
         assert not found[~batch.valid].any() and len(whole)
@@ -127,7 +126,7 @@ def test_episodes_side_by_side_in_a_chunk_are_explained_as_each_is_alone(expert,
     action = torch.from_numpy(np.concatenate([one.action, other.action])).unsqueeze(1)
     first = torch.zeros(12, 1, dtype=torch.bool)
     first[[0, 5]] = True
-    inputs = predictor.inputs(predictor.changes(obs, obs[0], first), action)
+    inputs = predictor.inputs(obs, obs[0], first, action)
     found, _, _ = contributions(
         predictor, inputs, first, torch.ones_like(first), predictor.initial_memory(1), torch.zeros(1), points
     )

@@ -32,7 +32,7 @@ def unrolled(predictor, obs, action, first, valid=None, before=None, memory=None
     before = torch.zeros_like(obs[0]) if before is None else before
     valid = torch.ones_like(first) if valid is None else valid
     memory = predictor.initial_memory(obs.shape[1]) if memory is None else memory
-    inputs = predictor.inputs(predictor.changes(obs, before, first), action)
+    inputs = predictor.inputs(obs, before, first, action)
     return predictor.unroll(inputs, first, valid, memory)
 
 
@@ -87,12 +87,18 @@ def test_a_row_that_is_no_step_changes_nothing():
 
 def test_it_sees_changes_so_that_the_last_observation_by_itself_tells_it_nothing():
     """What is there all the time, such as a flag that says how it will end, comes in once: when it appears."""
-    predictor, (obs, _, first) = predictor_of(), rows(lanes=1)
+    obs, action, first = rows(lanes=1)
     moved = obs.clone()
     moved[2:] += 5.0
-    changes = [predictor.changes(each, torch.zeros(1, 3), first) for each in (obs, moved)]
-    differs = (changes[0] - changes[1]).abs().amax((1, 2)) > 1e-6
-    assert differs.tolist() == [False, False, True, False, False, False]
+
+    def differs(sees_observations):
+        torch.manual_seed(0)
+        predictor = ReturnPredictor(VECTOR, CHOICE, NetworkConfig(), 5, sees_observations=sees_observations)
+        one, other = (predictor.inputs(each, torch.zeros(1, 3), first, action) for each in (obs, moved))
+        return ((one - other).abs().amax((1, 2)) > 1e-6).tolist()
+
+    assert differs(False) == [False, False, True, False, False, False]
+    assert differs(True) == [False, False, True, True, True, True], "beside the observations"
 
 
 def test_a_prediction_depends_on_its_own_action_and_on_nothing_later():
@@ -126,9 +132,8 @@ def test_changes_of_every_kind_of_observation_are_encoded(observation, width):
     zeros = np.zeros((7, 2, *observation.shape), newest.dtype)
     obs = torch.from_numpy(observation.newest_of(zeros))
     first = torch.zeros(6, 2, dtype=torch.bool)
-    changes = predictor.changes(obs[1:], obs[0], first)
-    assert changes.shape == (6, 2, width)
-    inputs = predictor.inputs(changes, torch.zeros(6, 2, 2))
+    inputs = predictor.inputs(obs[1:], obs[0], first, torch.zeros(6, 2, 2))
+    assert inputs.shape == (6, 2, width + 2)
     prediction, memory = predictor.unroll(inputs, first, ~first, predictor.initial_memory(2))
     assert prediction.shape == (6, 2) and memory.shape == (2, 5) and prediction.isfinite().all()
 
@@ -145,4 +150,5 @@ def test_pixels_that_get_darker_are_negative_changes():
     predictor = predictor_of(ObservationSpec((10, 10, 3), "uint8"), encoder="mlp", hidden_sizes=())
     bright = torch.full((1, 1, 10, 10, 3), 255, dtype=torch.uint8)
     first = torch.zeros(1, 1, dtype=torch.bool)
-    assert torch.equal(predictor.changes(bright * 0, bright[0], first), torch.full((1, 1, 300), -1.0))
+    inputs = predictor.inputs(bright * 0, bright[0], first, torch.zeros(1, 1, dtype=torch.int64))
+    assert torch.equal(inputs[..., :300], torch.full((1, 1, 300), -1.0))

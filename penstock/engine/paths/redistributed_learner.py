@@ -127,10 +127,9 @@ class Redistribution:
         """Redistributed rewards and their quality, ``[T, K]``, of segments (int64 ``[K]``) of different lanes."""
         lanes, valid, first = batch.lane[index], batch.valid[:, index], batch.first[:-1, index]
         obs = self._observation.newest_of(batch.obs[:-1, index])
-        changes = self._predictor.changes(obs, self._before[lanes], first)
+        inputs = self._predictor.inputs(obs, self._before[lanes], first, batch.action[:, index])
         contribution, self._predicted[lanes], self._memory[lanes] = contributions(
-            self._predictor, self._predictor.inputs(changes, batch.action[:, index]), first, valid,
-            self._memory[lanes], self._predicted[lanes], self._points,
+            self._predictor, inputs, first, valid, self._memory[lanes], self._predicted[lanes], self._points,
         )  # fmt: skip
         reward, of_step, account = redistribute(
             contribution, batch.reward[:, index], first, batch.terminated[:, index], valid,
