@@ -21,7 +21,7 @@ from penstock.engine.trainer import Trainer
 from tests.comparing import identical
 from tests.engine.processes import Watched, pids_of
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 class Delayed(gymnasium.Env):
@@ -199,9 +199,10 @@ def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate
 )
 def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
     given = {**SMALL, "env_kwargs": {"length": 25, "pays": 1.0}, "segment_length": 16, "batch_size": 64}
+    given["redistributor_interval"] = 8
     if algorithm is penstock.PPO:
         given |= {"learning_rate": 3e-3, "gae_lambda": 0.9, "num_epochs": 4}
-    with algorithm(**{**given, **settings, "total_steps": 16_000, "seed": 1}) as algo:
+    with algorithm(**{**given, **settings, "total_steps": 8_000, "seed": 1}) as algo:
         algo.train(quiet=True)
         choice, shown = chosen_first(algo, algo.get_parameters()[0]), algo.status.experience
     assert shown["redistribution/quality"] > 0.5 and choice == 1
