@@ -146,6 +146,10 @@ def evaluate(args: list[str]) -> int:
             path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed,
             max_steps=flags.max_steps,
         )  # fmt: skip
+        if flags.explain is not None:
+            from penstock.play.explanation import explain_run
+
+            explain_run(path, flags.explain, deterministic=flags.deterministic, seed=flags.seed)
     except _usage_errors() as error:
         return _wrong(str(error))
     except EnvironmentFailure as error:
@@ -169,6 +173,8 @@ def evaluate(args: list[str]) -> int:
         )
     if flags.video is not None:
         print(f"video: {flags.video}")
+    if flags.explain is not None:
+        print(f"explanation: {flags.explain}")
     return DONE
 
 

@@ -27,6 +27,7 @@ _EXTRAS = {
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
     "tune": (("optuna",), "pip install 'penstock[tune]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
+    "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
     "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),
     "vizdoom": (("vizdoom",), "pip install 'penstock[vizdoom]'"),

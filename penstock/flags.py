@@ -129,6 +129,8 @@ class EvalFlags:
     """Play the likeliest action instead of sampling."""
     video: str | None = None
     """File to film one more episode to, e.g. episode.mp4."""
+    explain: str | None = None
+    """File to draw one more episode's redistributed rewards to, e.g. rewards.png, of a run with rewards="rudder"."""
     seed: int = 0
     """Seeds the environments and the sampling."""
     max_steps: int | None = None

@@ -406,7 +406,9 @@ MAY_CHANGE = """
     exploration_steps exploration_exponent actor_learning_rate tau exploration_noise target_noise target_noise_clip
     policy_delay alpha target_entropy replay policy_cloning_coef value_cloning_coef trust_region num_batches batch_uses
     rho_target kl_coef eval_exploration priority_eta q_lambda dropped_quantiles adam_beta1 max_actor_grad hindsight
-    goals_per_step
+    goals_per_step redistribution_value redistribution_share redistribution_trace
+    redistribution_points redistribution_max_error redistributor_learning_rate redistributor_interval
+    redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them

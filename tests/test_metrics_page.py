@@ -7,7 +7,7 @@ import re
 import pytest
 
 import penstock
-from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.algorithms import ALGORITHMS, load_algorithm, rudder
 from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
@@ -21,7 +21,8 @@ REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, pe
 SEGMENTS = set(LOADED) - REPLAY
 GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environments alone
-OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", *TOLD}
+REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *rudder.TOLD)}  # with rewards="rudder" alone
+OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", *TOLD, *REDISTRIBUTION}
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,

@@ -19,14 +19,14 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import AsynchronousConfig, Config, Scheduled, require
+from penstock.config import AsynchronousConfig, Config, RedistributionConfig, Scheduled, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(ProximalConfig, AsynchronousConfig):
+class APPOConfig(ProximalConfig, AsynchronousConfig, RedistributionConfig):
     """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
 
     batch_size: int = 256

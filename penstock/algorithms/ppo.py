@@ -19,13 +19,13 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import Config, Scheduled, require_whole_minibatches
+from penstock.config import Config, RedistributionConfig, Scheduled, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(ProximalConfig):
+class PPOConfig(ProximalConfig, RedistributionConfig):
     """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
 
     num_envs_per_worker: int = 8

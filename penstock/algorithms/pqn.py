@@ -15,14 +15,14 @@ from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import NETWORK, Config, FreshConfig, Scheduled, require, require_whole_minibatches
+from penstock.config import NETWORK, Config, RedistributionConfig, Scheduled, require, require_whole_minibatches
 from penstock.envs.spaces import ActionKind
 from penstock.experience.batch import Batch
 from penstock.nn import QNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
-class PQNConfig(FreshConfig):
+class PQNConfig(RedistributionConfig):
     """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
 
     Sizes and rates are for classic control; those of the paper, for images, are presets.
@@ -62,6 +62,8 @@ class PQNConfig(FreshConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
+        legal = '"redistributed": values are all that PQN learns'
+        require(self.redistribution_value == "redistributed", "redistribution_value", self.redistribution_value, legal)
         for name in ("num_epochs", "exploration_steps"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         for name in ("q_lambda", "exploration", "exploration_final"):

@@ -11,6 +11,7 @@ from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
+from penstock.config.redistribution import RedistributionConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
@@ -33,6 +34,7 @@ __all__ = [
     "FreshConfig",
     "MixtureConfig",
     "PrioritizedConfig",
+    "RedistributionConfig",
     "ReplayConfig",
     "Schedule",
     "Scheduled",

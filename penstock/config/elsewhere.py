@@ -194,6 +194,11 @@ _NO_SETTINGS = {
     "async_rl": "the algorithm says so: APPO and IMPALA are asynchronous, PPO and A2C synchronous",
 }
 
+_REDISTRIBUTION = (
+    "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which each lane "
+    "wrote it: ppo, appo, a2c, impala and pqn. This one replays, uses batches again, or learns in its workers"
+)
+
 _GRU = "'gru' or 'lstm'"
 _PROCESSES = "'local' (one process per role)"
 _CONVOLUTIONS = "'nature_cnn' or 'impala_resnet'"
@@ -237,6 +242,8 @@ def setting_hint(name: str, known: Collection[str]) -> str:
     """
     if name in _NO_SETTINGS:
         return f": that is no setting here; {_NO_SETTINGS[name]}"
+    if name == "rewards" or name.startswith("redistribut"):
+        return "" if "rewards" in known else f": {_REDISTRIBUTION}"
     alternatives = _SETTINGS[name].split(" | ") if name in _SETTINGS else []
     fields = {alternative: re.findall(r"\w+", alternative)[0] for alternative in alternatives}
     for alternative, field in fields.items():

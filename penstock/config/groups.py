@@ -14,6 +14,12 @@ _GROUPS = {
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
         "noisy", "noisy_sigma",
     },
+    "delayed rewards": {
+        "rewards", "redistribution_value", "redistribution_share", "redistribution_trace", "redistribution_attribution",
+        "redistribution_points", "redistribution_max_error", "redistributor_size", "redistributor_learning_rate",
+        "redistributor_interval", "redistributor_batch_size", "redistributor_lessons", "redistributor_chunk",
+        "redistributor_max_steps",
+    },
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {
         "seed", "total_steps", "max_seconds", "target_return", "eval_interval", "eval_episodes", "eval_exploration",

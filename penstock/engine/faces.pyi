@@ -62,6 +62,36 @@ class APPO(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -155,6 +185,20 @@ class APPO(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -239,6 +283,36 @@ class PPO(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -324,6 +398,20 @@ class PPO(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -404,6 +492,36 @@ class A2C(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -483,6 +601,20 @@ class A2C(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -723,6 +855,36 @@ class IMPALA(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -820,6 +982,20 @@ class IMPALA(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1085,6 +1261,36 @@ class CLEAR(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -1186,6 +1392,20 @@ class CLEAR(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1273,6 +1493,36 @@ class LASER(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -1372,6 +1622,20 @@ class LASER(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1456,6 +1720,36 @@ class PQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -1532,6 +1826,20 @@ class PQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",

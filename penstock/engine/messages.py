@@ -123,6 +123,7 @@ class ContentsSaved:
 
     number: int
     error: Exception | None
+    what: str = "the replay buffer"
 
 
 @dataclass(frozen=True)

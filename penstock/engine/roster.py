@@ -11,6 +11,7 @@ from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner, Start
 from penstock.engine.roles.policy_worker import PolicyWorker
+from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.envs.spec import EnvSpec
@@ -22,6 +23,7 @@ ACTIVITIES = {
     RoleKind.POLICY: PolicyWorker.ACTIVITIES,
     RoleKind.LEARNER: Learner.ACTIVITIES,
     RoleKind.EVALUATOR: Evaluator.ACTIVITIES,
+    RoleKind.REDISTRIBUTOR: Redistributor.ACTIVITIES,
 }
 
 
@@ -55,7 +57,7 @@ def role_specs(
         specs.append(DeviceRole(learner, policy))
     else:
         specs += [policy, learner] if is_central else [learner]
-    specs.append(EvaluatorRole(algorithm, env))
+    specs += [*path.roles(algorithm), EvaluatorRole(algorithm, env)]
     return specs
 
 

@@ -95,11 +95,11 @@ class Saves:
         if error is not None:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
-    def take_contents(self, number: int, error: Exception | None) -> None:
+    def take_contents(self, number: int, error: Exception | None, what: str) -> None:
         """Hear that the learner has saved what belongs to a checkpoint, or could not."""
         self._contents_saved = number
         if error is not None:
-            self._chronicle.event(f"warning: the replay buffer could not be saved, the weights are: {error}")
+            self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
 
     def _request(self, destination: CheckpointStore | str, meta: dict[str, Any]) -> bool:
         self._asked += 1

@@ -123,7 +123,7 @@ class Supervisor:
         store = None if run_directory is None else run_directory.checkpoints
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, store)
         self.saves = Saves(
-            config, start.state.steps, run_directory, has_contents=path.saves_apart, ask=self._ask_learner,
+            config, start.state.steps, run_directory, has_contents=path.saves_apart, ask=self._ask_to_save,
             turn_until=self._turn_until, chronicle=self._chronicle,
         )  # fmt: skip
         self._weights_set = False
@@ -238,7 +238,12 @@ class Supervisor:
     def _ask_evaluator(self, command: Evaluate) -> bool:
         return self.backend.send(RoleKind.EVALUATOR, command)
 
-    def _ask_learner(self, command: Save | SetWeights) -> bool:
+    def _ask_learner(self, command: SetWeights) -> bool:
+        return self.backend.send(RoleKind.LEARNER, command)
+
+    def _ask_to_save(self, command: Save) -> bool:
+        """Command the learner to save, and the redistributor if the run has one; return whether there is a learner."""
+        self.backend.send(RoleKind.REDISTRIBUTOR, command)
         return self.backend.send(RoleKind.LEARNER, command)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
@@ -333,8 +338,8 @@ class Supervisor:
                 self.evaluations.take(report)
             case Saved(number, error):
                 self.saves.take(number, error)
-            case ContentsSaved(number, error):
-                self.saves.take_contents(number, error)
+            case ContentsSaved(number, error, what):
+                self.saves.take_contents(number, error, what)
             case WeightsSet():
                 self._weights_set = True
             case Note(text):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 ActionKind = Literal["discrete", "multi-discrete", "continuous", "mixed"]
 
@@ -74,6 +74,16 @@ class ObservationSpec:
     parts: tuple[ObservationPart, ...] = ()
     mask: ObservationPart | None = None
     mask_is_in_info: bool = False
+
+    @property
+    def newest(self) -> ObservationSpec:
+        """What is new in each observation: of a stack of frames the last one, else all of it."""
+        return replace(self, shape=(1, *self.shape[1:]), is_stacked=False) if self.is_stacked else self
+
+    def newest_of(self, column: Any) -> Any:
+        """What is new in observations ``[..., *shape]``, an array or tensor: a view of it."""
+        leading = (slice(None),) * (column.ndim - len(self.shape))
+        return column[(*leading, slice(-1, None))] if self.is_stacked else column
 
     @property
     def is_image(self) -> bool:

@@ -63,6 +63,11 @@ class ExperienceArena:
         Written by the learner (by the supervisor while the learner rests).
     best_weights : WeightsBlock
         The best weights that any evaluation has seen; written by the evaluator (by the trainer before there is one).
+    redistribution : WeightsBlock
+        The newest predictor of returns, where rewards are redistributed; written by the redistributor.
+    slot_number : ndarray
+        int64 ``[num_slots]``: which segment of its lane lies in each slot; written by the rollout worker that owns it.
+        Successive segments have successive numbers: one that is missing was thrown away.
     shared_weights, square_averages : ndarray
         Parameters that rollout workers train together, and their optimiser's state: written by all of them, no locks.
     contributions : ndarray
@@ -91,6 +96,7 @@ class ExperienceArena:
         self.square_averages = array("square_averages")
         self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
+        self.slot_number = array("slot_number")
         self.slot_memory = array("slot_memory")
 
         if fresh:
@@ -98,15 +104,19 @@ class ExperienceArena:
             self.slots = SlotTable.create(arena, offset("slots"), shape.num_slots)
             self.weights = WeightsBlock.create(arena, offset("weights"), shape.weights_nbytes)
             self.best_weights = WeightsBlock.create(arena, offset("best_weights"), shape.weights_nbytes + RETURN_NBYTES)
+            nbytes = max(1, shape.redistribution_nbytes)
+            self.redistribution = WeightsBlock.create(arena, offset("redistribution"), nbytes)
         else:
             self.full = Ring.attach(arena, offset("full"))
             self.slots = SlotTable.attach(arena, offset("slots"))
             self.weights = WeightsBlock.attach(arena, offset("weights"))
             self.best_weights = WeightsBlock.attach(arena, offset("best_weights"))
+            self.redistribution = WeightsBlock.attach(arena, offset("redistribution"))
         bell = Doorbell.create if fresh else Doorbell.attach
         self.learner_bell = bell(arena, offset("learner_bell"))
         self.policy_bell = bell(arena, offset("policy_bell"))
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
+        self.redistributor_bell = bell(arena, offset("redistributor_bell"))
         self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
         self.requests = Requests(shape, array, self.policy_bell, self.rollout_bells)
 
@@ -144,6 +154,7 @@ class ExperienceArena:
         self.learner_bell.ring()
         self.policy_bell.ring()
         self.evaluator_bell.ring()
+        self.redistributor_bell.ring()
         self.ring_rollout_workers()
 
     def ring_rollout_workers(self) -> None:

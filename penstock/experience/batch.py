@@ -53,6 +53,9 @@ class Batch:
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
         What the algorithm's loss aims at: ``[T, B]`` by name.
+    redistribution
+        Redistributed rewards beside the original ones in `reward`, where both are learned from: "reward" and "quality",
+        float32 ``[T, B]``. Else empty.
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
     """
@@ -71,6 +74,7 @@ class Batch:
     replayed: Tensor
     records: dict[str, Tensor] = field(default_factory=dict)
     targets: dict[str, Tensor] = field(default_factory=dict)
+    redistribution: dict[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
 
     @property

@@ -23,9 +23,11 @@ class RoleKind(StrEnum):
     POLICY = "policy"
     LEARNER = "learner"
     EVALUATOR = "evaluator"
+    REDISTRIBUTOR = "redistributor"
 
 
-SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR)  # a run has one of each, or none
+SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)
+"""A run has one of each, or none."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class RunShape:
         Size of the weights block's payload.
     shared_nbytes
         Size of the parameters that rollout workers train together, where they do; else 0.
+    redistribution_nbytes
+        Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     """
 
     num_workers: int
@@ -86,6 +90,7 @@ class RunShape:
     state_size: int
     weights_nbytes: int
     shared_nbytes: int = 0
+    redistribution_nbytes: int = 0
 
     @property
     def num_lanes(self) -> int:
@@ -113,7 +118,7 @@ class RunShape:
         return self.segment_length + 1
 
     def gauge_row(self, role: str) -> int:
-        """Row of the gauges that belongs to a role, by its name: "rollout-0", "policy-0", "learner" or "evaluator"."""
+        """Row of the gauges that belongs to a role, by its name, such as "rollout-0" or "learner"."""
         kind, _, number = role.partition("-")
         kind = RoleKind(kind)
         return int(number) if kind is RoleKind.ROLLOUT else self.num_workers + SINGLE_ROLES.index(kind)
@@ -159,16 +164,18 @@ class RunShape:
         yield array("control", (8, ALIGNMENT // 8), "int64")
         yield array("gauges", (self.num_workers + len(SINGLE_ROLES), 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
-        for name in ("learner_bell", "policy_bell", "evaluator_bell", *rollout_bells):
+        for name in ("learner_bell", "policy_bell", "evaluator_bell", "redistributor_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)
         yield opaque("full", Ring.nbytes(4 * self.num_slots))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
         yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
         yield opaque("best_weights", WeightsBlock.nbytes(self.weights_nbytes + RETURN_NBYTES))
+        yield opaque("redistribution", WeightsBlock.nbytes(max(1, self.redistribution_nbytes)))
         yield array("shared_weights", (self.shared_nbytes,), "uint8")
         yield array("square_averages", (self.shared_nbytes,), "uint8")
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
+        yield array("slot_number", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")

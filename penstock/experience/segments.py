@@ -51,6 +51,7 @@ class SegmentWriter:
         self.cursor = np.zeros(lanes.num_lanes, np.int64)
         self.epoch = -1
         self.is_open = False
+        self._number = 0  # of the open segments among those of their lanes
         self._began = 0  # of the open segments, in nanoseconds of the monotonic clock
         self._took = 0  # nanoseconds that the last ones needed
 
@@ -85,6 +86,8 @@ class SegmentWriter:
         self._began = time.monotonic_ns()
         self.epoch = int(self.arena.control[Control.RUN_EPOCH])
         self.arena.slot_epoch[self.slots] = self.epoch
+        self._number += 1
+        self.arena.slot_number[self.slots] = self._number
         self.cursor.fill(0)
         self._write_shown()
         self.is_open = True

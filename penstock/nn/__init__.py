@@ -23,6 +23,7 @@ from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
+from penstock.nn.return_predictor import ReturnPredictor
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "PolicyNetwork",
     "QNetwork",
     "QuantileReturns",
+    "ReturnPredictor",
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",

@@ -54,7 +54,7 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
         import imageio.v3 as imageio
     except ImportError:
         raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
-    stage = _stage(env, seed)
+    stage = make_stage(env, seed)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -79,13 +79,13 @@ def play_and_draw(
         The environment `name` does not draw.
     """
     observation, info = stage.reset(seed=seed)
-    yield _picture(stage, name)
+    yield picture_of(stage, name)
     state, has_mask = None, policy.algorithm.observation.mask_is_in_info
     for _ in range(MAX_STEPS):
         answer = policy.act(observation, state, deterministic, info[MASK] if has_mask else None)
         action, state = answer if policy.has_memory else (answer, None)
         observation, _, terminated, truncated, info = stage.step(action)
-        yield _picture(stage, name)
+        yield picture_of(stage, name)
         if terminated or truncated:
             return
 
@@ -139,19 +139,36 @@ def _require_writable(path: str) -> None:
         raise ConfigError(f"video={path!r} cannot be written: there is no directory {str(file.parent)!r}")
 
 
-def _stage(env: EnvSpec, seed: int) -> gymnasium.Env:
-    """Make the one environment that is filmed."""
+def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
+    """Make the one environment that is looked at.
+
+    Parameters
+    ----------
+    env, seed
+        What is made, and what its factory is told.
+    draws
+        Whether it has to draw pictures.
+
+    Raises
+    ------
+    ConfigError
+        It cannot draw, or is a vector environment.
+    """
     source, kwargs = env.unpack()
     if env.kind == "atari":
         return AleScreen(kwargs)
     if env.kind == "envpool" or (env.kind == "callable" and env.vectorize == "vector"):
         raise ConfigError(f"{env.name} makes vector environments, which cannot be filmed: load the policy and draw one")
+    values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
+    if not draws:
+        is_id = env.kind == "gymnasium"
+        made: gymnasium.Env = gymnasium.make(source, **kwargs) if is_id else source(**told(source, kwargs, values))
+        return made
     drawing = {**kwargs, "render_mode": "rgb_array"}
     try:
         if env.kind == "gymnasium":
             stage = gymnasium.make(source, **drawing)
         else:
-            values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
             arguments = told(source, drawing, values)
             stage = source(**(arguments if _takes(source, arguments) else told(source, kwargs, values)))
     except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
@@ -173,7 +190,8 @@ def _takes(source: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
     return True
 
 
-def _picture(stage: gymnasium.Env, name: str) -> np.ndarray:
+def picture_of(stage: gymnasium.Env, name: str) -> np.ndarray:
+    """What an environment draws, uint8 ``[H, W, 3]`` with even H and W; raises `ConfigError` where it does not."""
     try:
         drawn = stage.render()
     except Exception as error:  # most often a package for drawing that is not installed

@@ -73,6 +73,25 @@ class Policy:
         ValueError
             The observation or the mask is not shaped as in training.
         """
+        _, chosen, is_one, memory = self.choose(observation, state, deterministic, action_mask)
+        action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
+        return (action, memory) if self.has_memory else action
+
+    @torch.inference_mode()
+    def choose(
+        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
+    ) -> tuple[np.ndarray, np.ndarray, bool, Tensor]:
+        """Choose actions as `act` does, which has the parameters and errors; they are given as the policy sees them.
+
+        Returns
+        -------
+        obs, action : ndarray
+            Observations and actions as they lie in their columns, ``[N, ...]``.
+        is_one : bool
+            Whether one observation was given, not a batch.
+        state : Tensor
+            Memory after the observations.
+        """
         spec, writer = self.algorithm.observation, self._writer
         count = writer.batch_size((observation, None) if spec.mask_is_in_info else observation)
         if spec.mask_is_in_info:
@@ -89,8 +108,11 @@ class Policy:
         first = torch.full((len(rows),), state is None)
         distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
         chosen = distribution.mode() if deterministic else distribution.sample(self._noise(len(rows)))
-        action = self._decode.each(chosen.numpy())[0] if count is None else self._decode(chosen.numpy())
-        return (action, memory) if self.has_memory else action
+        return obs, chosen.numpy(), count is None, memory
+
+    def decoded(self, chosen: np.ndarray) -> Any:
+        """One action, of `choose` ``[1, ...]``, as the environment takes it."""
+        return self._decode.each(chosen)[0]
 
     def _legal(self, mask: Any, count: int | None) -> np.ndarray:
         """Return the mask of one observation, bool ``[M]``, or of N, ``[N, M]``."""

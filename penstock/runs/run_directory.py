@@ -6,6 +6,7 @@
 ``evaluations.jsonl``  every episode of every evaluation
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, where they are saved
+``redistributor/``     the predictor of returns, where rewards are redistributed
 ``log.txt``            what happened, with time stamps
 =====================  ====================================================================
 """
@@ -29,6 +30,7 @@ from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
 
 CONFIG, LOG, CHECKPOINTS, REPLAY = "config.json", "log.txt", "checkpoints", "replay"
+REDISTRIBUTOR = "redistributor"
 
 _RUNS = Path("runs")
 
@@ -131,6 +133,11 @@ class RunDirectory:
     def replay_path(self) -> Path:
         """Where the contents of the replay buffer lie, if they are saved."""
         return self.path / REPLAY
+
+    @property
+    def redistributor_path(self) -> Path:
+        """Where the predictor of returns lies, and what it learned from, where rewards are redistributed."""
+        return self.path / REDISTRIBUTOR
 
     @property
     def checkpoints(self) -> CheckpointStore:

@@ -70,9 +70,9 @@ def test_what_different_processes_count_lies_in_different_cache_lines():
     regions = run_shape(num_workers=3).regions()
     for name in ("control", "asked", "answered", "deaths", "deaths_passed"):
         assert regions[name].shape[1] * 8 == ALIGNMENT
-    names = ("rollout-0", "rollout-2", "policy-0", "learner", "evaluator")
-    assert [run_shape(num_workers=3).gauge_row(name) for name in names] == [0, 2, 3, 4, 5]
-    assert regions["gauges"].shape == (3 + 3, 32)  # the workers, policy worker, learner and evaluator
+    names = ("rollout-0", "rollout-2", "policy-0", "learner", "evaluator", "redistributor")
+    assert [run_shape(num_workers=3).gauge_row(name) for name in names] == [0, 2, 3, 4, 5, 6]
+    assert regions["gauges"].shape == (3 + 4, 32)  # the workers, policy worker, learner, evaluator and redistributor
 
 
 def test_two_processes_lay_a_run_out_alike():

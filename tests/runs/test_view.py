@@ -86,6 +86,22 @@ def test_each_source_of_replayed_segments_has_a_line():
     assert "replay uniform" not in text
 
 
+def test_redistributed_rewards_are_told_in_three_lines():
+    told = {"share": 0.75, "quality": 0.9, "error": 0.1, "completeness": 1.0, "main_loss": 0.02, "auxiliary_loss": 0.5,
+            "lessons": 512, "dropped": 0, "updates": 1_200}  # fmt: skip
+
+    def lines(**changes):
+        shown = {f"redistribution/{name}": value for name, value in {**told, **changes}.items()}
+        return drawn(status(experience=shown), 120)
+
+    text = lines()
+    for words in ("75% of rewards, quality 0.90", "error 0.100, loss 0.020 and 0.500", "512 episodes, 1,200 updates"):
+        assert words in text
+    assert "redistribution " not in text, "nothing of it twice"
+    text = lines(completeness=0.93, dropped=4)
+    assert "quality 0.90, complete to 93%" in text and "512 episodes, 4 dropped, 1,200 updates" in text
+
+
 def test_a_bar_is_as_long_as_its_shares():
     (line,) = [line for line in drawn(status(), 120).splitlines() if "rollout x2 " in line and "limited" not in line]
     bar = line.split("rollout x2  ")[1][:40]

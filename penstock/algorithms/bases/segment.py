@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import projection
+from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.optimizers import fused_adam
+from penstock.algorithms.arithmetic.redistribution import mixed_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
 from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
@@ -51,8 +53,13 @@ class SegmentAlgorithm(Algorithm):
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """Where segments are replayed, a mixture."""
-        return "mixture" if config.replayed_sources and cls.data_path == "segments" else cls.data_path
+        """Where segments are replayed, a mixture; where rewards are redistributed, a path with a redistributor."""
+        if cls.data_path == "segments":
+            if config.replayed_sources:
+                return "mixture"
+            if getattr(config, "rewards", "environment") == "rudder":
+                return "redistributed"
+        return cls.data_path
 
     def build_model(self) -> Any:
         """Make the actor-critic. Another network needs methods of its own to act, and to be evaluated."""
@@ -127,7 +134,15 @@ class SegmentAlgorithm(Algorithm):
         """Compute the targets of a whole batch, before its updates, where they hold for all of them."""
         if "batch" in self.targets_for:
             policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-            batch.targets = self.targets(model, batch, policy[:-1], values)
+            batch.targets = self._mixed(self.targets(model, batch, policy[:-1], values), batch)
+
+    def _mixed(self, targets: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        """Targets whose advantages hear redistributed rewards, where values are learned from original ones."""
+        if not batch.redistribution:
+            return targets
+        advantage = normalize_advantage(targets["advantage"], batch.learn)
+        reward, quality = batch.redistribution["reward"], batch.redistribution["quality"]
+        return {**targets, "advantage": mixed_advantage(advantage, reward, quality, self.config.redistribution_share)}
 
     def update_statistics(self, model: Any, batch: Batch, into: Any = None) -> None:
         """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
@@ -236,7 +251,7 @@ class SegmentAlgorithm(Algorithm):
             policy, value = policy[:-1], values[:-1]
         if "update" in self.targets_for:
             with torch.no_grad():
-                batch.targets = self.targets(model, batch, policy, values.detach())
+                batch.targets = self._mixed(self.targets(model, batch, policy, values.detach()), batch)
         return self.loss(batch, policy, value)
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:

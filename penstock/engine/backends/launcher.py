@@ -236,12 +236,14 @@ def import_what_roles_need() -> None:
     import penstock.engine.acting.inference
     import penstock.engine.paths.gradients
     import penstock.engine.paths.hogwild_learner
+    import penstock.engine.paths.redistributed_learner
     import penstock.engine.paths.replay
     import penstock.engine.paths.replay_learner
     import penstock.engine.paths.segment_learner
     import penstock.engine.paths.segments
     import penstock.engine.roles.evaluator
-    import penstock.engine.roles.policy_worker  # noqa: F401
+    import penstock.engine.roles.policy_worker
+    import penstock.engine.roles.redistributor  # noqa: F401
 
     torch.set_num_threads(1)
     gc.collect()

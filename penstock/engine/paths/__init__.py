@@ -15,6 +15,7 @@ __all__ = ["DATA_PATHS", "DataPath", "data_path"]
 
 DATA_PATHS = {
     "segments": "penstock.engine.paths.segments:SegmentPath",
+    "redistributed": "penstock.engine.paths.redistributed:RedistributedPath",
     "circular": "penstock.engine.paths.circular:CircularPath",
     "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",

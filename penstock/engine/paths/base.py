@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
     from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -142,6 +144,10 @@ class DataPath:
         """Lay out what the roles share, before there are any."""
 
     # -- the roles ---------------------------------------------------------------------------------------------------
+
+    def roles(self, algorithm: Any) -> Sequence[RoleSpec]:
+        """Return the roles that a run has for this data path, beside those of every run."""
+        return ()
 
     def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Make what chooses the actions of a rollout worker in its own process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.engine.messages import Command, Tell
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.paths import DataPath
     from penstock.engine.roles.learner import LearnerState
-
+    from penstock.experience.feed import Feed
 
 
 class Role(Protocol):
@@ -150,6 +151,24 @@ class EvaluatorRole:
         from penstock.engine.roles.evaluator import Evaluator
 
         return Evaluator(self.algorithm, self.env, arena, report)
+
+
+@dataclass(frozen=True)
+class RedistributorRole:
+    """The redistributor."""
+
+    algorithm: Algorithm
+    feed: Feed
+    saved_at: Path | None
+    num_threads: int = 1
+    name: str = RoleKind.REDISTRIBUTOR
+    is_vital: ClassVar[bool] = False
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Make the redistributor and its predictor."""
+        from penstock.engine.roles.redistributor import Redistributor
+
+        return Redistributor(self.algorithm, self.feed, arena, report, self.saved_at)
 
 
 def begin_on(device: str) -> None:

@@ -1,0 +1,216 @@
+"""Tasks whose reward comes long after what earned it, with a known best policy (after arXiv:1806.07857).
+
+    penstock train ppo --env bench/environments/delayed.py:WatchRepair --rewards rudder --total-steps 200000
+
+Each names in ``info["is_success"]``, at the end of an episode, whether every decision was the best one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+Step = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
+IDLE = 0  # the action that does nothing
+
+
+class DelayedTask(gymnasium.Env[np.ndarray, int]):
+    """What the tasks have in common: observations are float32 vectors, the whole return comes with the last step.
+
+    Parameters
+    ----------
+    size
+        Numbers in an observation.
+    num_actions
+        Actions to choose from.
+    """
+
+    def __init__(self, size: int, num_actions: int) -> None:
+        self.observation_space = Box(-1.0, 1.0, (size,), np.float32)
+        self.action_space = Discrete(num_actions)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        self._steps, self._earned, self._is_best = 0, 0.0, True
+        self._begin()
+        return self._shown(), {}
+
+    def step(self, action: int) -> Step:
+        """Act; the reward is all that was earned when the episode ends, and 0 before."""
+        self._steps += 1
+        is_over = self._act(int(action))
+        info = {"is_success": self._is_best} if is_over else {}
+        return self._shown(), self._earned if is_over else 0.0, is_over, False, info
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _act(self, action: int) -> bool:
+        """Do what follows from an action; return whether the episode is over."""
+        raise NotImplementedError
+
+    def _shown(self) -> np.ndarray:
+        raise NotImplementedError
+
+
+class WatchRepair(DelayedTask):
+    """A watch is repaired or not, and `delay` days later it is known what that has brought (section 1 of the paper).
+
+    Each of `brands` brands brings 1 more than its repair costs, or 1 less. On its way to the buyer a repaired watch
+    meets an event every day, which is seen: most cost nothing, some cost or bring `noise`. The return is what all of
+    that adds up to; a watch that is not repaired brings 0. Only the first action counts.
+    """
+
+    def __init__(self, delay: int = 50, brands: int = 4, noise: float = 1.0) -> None:
+        super().__init__(brands + 4, 2)
+        self._delay, self._brands, self._noise = delay, brands, noise
+
+    def _begin(self) -> None:
+        self._brand, self._event, self._is_repaired = int(self.np_random.integers(self._brands)), 0, False
+
+    def _act(self, action: int) -> bool:
+        if self._steps == 1:
+            self._is_repaired = action == 1
+            self._is_best = self._is_repaired == (self._brand % 2 == 0)
+            if self._is_repaired:
+                self._earned = 1.0 if self._brand % 2 == 0 else -1.0
+        self._event = int(self.np_random.choice(3, p=(0.9, 0.05, 0.05)))
+        if self._is_repaired and self._steps < self._delay:  # the last event is not seen any more
+            self._earned += self._noise * (0.0, 1.0, -1.0)[self._event]
+        return self._steps == self._delay
+
+    def _shown(self) -> np.ndarray:
+        shown = np.zeros(self._brands + 4, np.float32)
+        if self._steps == 0:
+            shown[self._brand] = 1.0
+        else:
+            shown[self._brands + self._event] = 1.0
+            shown[-1] = self._is_repaired
+        return shown
+
+
+class DelayedGrid(DelayedTask):
+    """A walk of `length` steps on a grid of `width` x `width`: treasures are counted up and paid at the end.
+
+    Treasures lie in one corner, and a walker that stands there earns 1 for each step. The best walk goes there without
+    a detour; success is to have walked so.
+    """
+
+    def __init__(self, width: int = 5, length: int = 30) -> None:
+        super().__init__(2 * width, 4)
+        self._width, self._length = width, length
+
+    def _begin(self) -> None:
+        self._place = self.np_random.integers(self._width, size=2)
+        self._nearest = int((self._width - 1 - self._place).sum())
+
+    def _act(self, action: int) -> bool:
+        axis, sign = divmod(action, 2)
+        self._place[axis] = np.clip(self._place[axis] + (1 if sign == 0 else -1), 0, self._width - 1)
+        self._earned += float((self._place == self._width - 1).all())
+        is_over = self._steps == self._length
+        if is_over:
+            self._is_best = self._earned >= self._length - max(1, self._nearest) + 1
+        return is_over
+
+    def _shown(self) -> np.ndarray:
+        shown = np.zeros(2 * self._width, np.float32)
+        shown[self._place[0]] = shown[self._width + self._place[1]] = 1.0
+        return shown
+
+
+class KeyAndDoor(DelayedTask):
+    """A key lies at the start of a corridor of `delay` steps, and is worth 1 at the door behind it.
+
+    The key hangs on one of three hooks, which one is shown, and the first action alone may take it; the fourth action
+    does nothing. Whether the walker has got it is shown once; the corridor shows how far it is. On the way lie apples,
+    `apples` of them in the mean: each is seen, and good (1/2) or bad (-1/2) by chance. Their worth is paid at the door,
+    too.
+    """
+
+    def __init__(self, delay: int = 100, apples: float = 8.0) -> None:
+        super().__init__(7, 4)
+        self._delay, self._apples = delay, apples
+
+    def _begin(self) -> None:
+        self._hook, self._has_key, self._apple = int(self.np_random.integers(3)), False, 0.0
+
+    def _act(self, action: int) -> bool:
+        if self._steps == 1:
+            self._has_key = self._is_best = action == self._hook
+            self._earned = float(self._has_key)
+        is_there = self.np_random.random() < self._apples / self._delay
+        self._apple = float(self.np_random.choice((-0.5, 0.5))) if is_there else 0.0
+        if self._steps < self._delay:
+            self._earned += self._apple
+        return self._steps == self._delay
+
+    def _shown(self) -> np.ndarray:
+        shown = np.zeros(7, np.float32)
+        if self._steps == 0:
+            shown[self._hook] = 1.0
+        shown[3:] = self._has_key and self._steps == 1, self._apple, self._steps / self._delay, self._steps == 0
+        return shown
+
+
+class ChoiceAtStart(DelayedTask):
+    """One of `num_actions` choices is the best, and `delay` steps of waiting tell nothing of it.
+
+    Choice i is worth i / (num_actions - 1), and while one waits, one step in ten brings or costs `noise` by chance,
+    which is seen.
+    """
+
+    def __init__(self, delay: int = 200, num_actions: int = 4, noise: float = 0.5) -> None:
+        super().__init__(num_actions + 2, num_actions)
+        self._delay, self._num_actions, self._noise = delay, num_actions, noise
+
+    def _begin(self) -> None:
+        self._choice, self._sign = -1, 0.0
+
+    def _act(self, action: int) -> bool:
+        if self._steps == 1:
+            self._choice = action
+            self._earned = action / (self._num_actions - 1)
+            self._is_best = action == self._num_actions - 1
+        self._sign = float(self.np_random.choice((-1.0, 0.0, 1.0), p=(0.05, 0.9, 0.05)))
+        if self._steps < self._delay:
+            self._earned += self._noise * self._sign
+        return self._steps == self._delay
+
+    def _shown(self) -> np.ndarray:
+        shown = np.zeros(self._num_actions + 2, np.float32)
+        shown[-1] = self._steps == 0
+        shown[-2] = self._sign
+        if self._steps == 1:
+            shown[self._choice] = 1.0
+        return shown
+
+
+class AllAtTheEnd(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Another environment whose whole return comes with the last step of each episode.
+
+    Parameters
+    ----------
+    env_id
+        Its Gymnasium id.
+    **settings
+        Of the environment.
+    """
+
+    def __init__(self, env_id: str = "CartPole-v1", **settings: Any) -> None:
+        super().__init__(gymnasium.make(env_id, **settings))
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict]:
+        """Begin an episode."""
+        self._earned = 0.0
+        return super().reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        """Act; the reward is 0 unless the episode ends."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        self._earned += float(reward)
+        return observation, self._earned if terminated or truncated else 0.0, terminated, truncated, info

@@ -1,0 +1,329 @@
+"""RUDDER: a delayed return is handed out to the steps that brought it (Arjona-Medina et al. 2019, arXiv:1806.07857).
+
+A predictor ``g`` says after every step what the episode will return. The *contribution* of a step is how far it moved
+the prediction; redistributed rewards are contributions, corrected so that an episode's sum is its return. Policies that
+are best for them are best for the original rewards (theorem 2).
+
+Pure functions of time-major tensors, as in `penstock.algorithms.arithmetic.returns`. No result carries a gradient,
+except that of `return_losses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LEAST_RETURN = 1e-5  # that the size of returns is counted as
+COMPLETE = (0.8, 1.2)  # what integrated gradients may add up to, as a share of what they explain
+
+
+@torch.no_grad()
+def differences(prediction: Tensor, before: Tensor | float = 0.0, first: Tensor | None = None) -> Tensor:
+    """Contributions by differences of predictions, ``h_t = g_t - g_t-1`` (section 3, "reward redistribution").
+
+    Parameters
+    ----------
+    prediction : Tensor
+        ``g_t`` after each step, ``[T, ...]``.
+    before : Tensor or float
+        ``g_-1``, the prediction before the first of them, ``[...]``.
+    first : Tensor, optional
+        Where episodes begin, bool ``[T, ...]``: the prediction before is 0 there.
+
+    Returns
+    -------
+    Tensor
+        ``h_t``, ``[T, ...]``.
+    """
+    start = torch.as_tensor(before, dtype=prediction.dtype, device=prediction.device).expand_as(prediction[0])
+    previous = torch.cat([start.unsqueeze(0), prediction[:-1]])
+    return prediction - (previous if first is None else torch.where(first, 0.0, previous))
+
+
+def integrated_gradients(function: Callable[[Tensor], Tensor], x: Tensor, num_points: int) -> Tensor:
+    """Contributions of inputs by integrated gradients along the straight path from zero (arXiv:1703.01365, equation 1).
+
+        h_j = x_j 1/S sum_s d f(alpha_s x) / d x_j,     alpha_s = (s - 1/2) / S,  s = 1 .. S
+
+    Parameters
+    ----------
+    function : callable
+        ``f``, of a tensor like `x`; what it returns is summed up, so that independent sequences may lie side by side.
+    x : Tensor
+        Where it is explained, floating.
+    num_points : int
+        S. Midpoints are exact where the gradient is linear along the path.
+
+    Returns
+    -------
+    Tensor
+        ``h``, shaped as `x`. It adds up to ``f(x) - f(0)``, but for the error of the sum (see `completeness`).
+    """
+    total = torch.zeros_like(x)
+    with torch.enable_grad():
+        for point in range(num_points):
+            at = ((point + 0.5) / num_points * x.detach()).requires_grad_()
+            (gradient,) = torch.autograd.grad(function(at).sum(), at)
+            total += gradient
+    return x.detach() * total / num_points
+
+
+@torch.no_grad()
+def completeness(contribution: Tensor, change: Tensor) -> Tensor:
+    """Share of a change of the prediction that contributions add up to; 1 is all, and 1 where nothing changed.
+
+    Parameters
+    ----------
+    contribution : Tensor
+        Of each step, ``[T, ...]``.
+    change : Tensor
+        What they explain, ``f(x) - f(0)``, ``[...]``.
+    """
+    total = contribution.sum(0)
+    return torch.where(change == 0, (total == 0).to(change.dtype), total / change)
+
+
+@torch.no_grad()
+def return_equivalent(contribution: Tensor, return_: Tensor) -> Tensor:
+    """Redistributed rewards of a whole episode, ``rr_t = h_t + (G - sum_k h_k) / T`` (section 3, "return equivalence").
+
+    Parameters
+    ----------
+    contribution : Tensor
+        ``h_t``, ``[T, ...]``.
+    return_ : Tensor
+        ``G``, ``[...]``.
+
+    Returns
+    -------
+    Tensor
+        ``rr_t``, ``[T, ...]``; they add up to ``G``.
+    """
+    return contribution + (return_ - contribution.sum(0)) / len(contribution)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What has become of the episode that each of N lanes is in, as far as it was handed out already.
+
+    Attributes
+    ----------
+    earned : Tensor
+        Sum of its rewards so far, float64 ``[N]``.
+    handed_out : Tensor
+        Sum of its redistributed rewards so far, float64 ``[N]``.
+    quality : Tensor
+        That of the predictions when it began, float32 ``[N]``; 0: it keeps its original rewards.
+    """
+
+    earned: Tensor
+    handed_out: Tensor
+    quality: Tensor
+
+    @classmethod
+    def empty(cls, num_lanes: int, device: torch.device | str = "cpu") -> Account:
+        """Nothing is known of any lane: what runs keeps its rewards until the next episode begins."""
+        zeros = torch.zeros(num_lanes, dtype=torch.float64, device=device)
+        return cls(zeros, zeros.clone(), torch.zeros(num_lanes, device=device))
+
+    def of(self, lanes: Tensor) -> Account:
+        """The accounts of some lanes (int64 ``[K]``)."""
+        return Account(self.earned[lanes], self.handed_out[lanes], self.quality[lanes])
+
+    def put(self, lanes: Tensor, new: Account) -> None:
+        """Set the accounts of some lanes (int64 ``[K]``)."""
+        self.earned[lanes], self.handed_out[lanes], self.quality[lanes] = new.earned, new.handed_out, new.quality
+
+    def close(self, lanes: Tensor) -> None:
+        """Let the running episodes of some lanes keep their rewards from here: a part of them is missing."""
+        self.quality[lanes] = 0.0
+
+
+@torch.no_grad()
+def redistribute(
+    contribution: Tensor,
+    reward: Tensor,
+    first: Tensor,
+    terminated: Tensor,
+    valid: Tensor,
+    account: Account,
+    quality: float,
+) -> tuple[Tensor, Tensor, Account]:
+    """Redistribute the rewards of a chunk of each of B lanes, whose episodes may reach over any number of chunks.
+
+    A step is handed its contribution. In the chunk in which an episode terminates, what is still missing of its return
+    is spread over its steps there:
+
+        rr_t = h_t + (G - sum of rr before the chunk - sum of h in the chunk) / steps in the chunk
+
+    With the whole episode in one chunk that is `return_equivalent`. Either way redistributed rewards add up to the
+    return of every episode that terminates. A truncated episode gets no such correction: its predictions have counted
+    what was still to come, and the last steps before a cut are not to blame that it did not come.
+
+    Parameters
+    ----------
+    contribution, reward : Tensor
+        ``h_t``, and the original rewards, floating ``[T, B]``.
+    first, terminated, valid : Tensor
+        Whether the row begins an episode, whether its step ends one, and whether it is a step: bool ``[T, B]``.
+    account : Account
+        Of the lanes' episodes before the chunk.
+    quality : float
+        Of the predictions now: it decides on episodes that begin in this chunk. 0: they keep their rewards.
+
+    Returns
+    -------
+    redistributed : Tensor
+        Rewards, ``[T, B]``: redistributed, or original.
+    quality : Tensor
+        By which each step's were, float32 ``[T, B]``; 0 where they are original.
+    account : Account
+        After the chunk.
+    """
+    number = first.long().cumsum(0)  # 0: the episode that was there before the chunk
+    shape = (int(number.max()) + 1, first.shape[1])
+
+    def per_episode(values: Tensor) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=values.device).scatter_add_(0, number, values.double())
+
+    is_new = torch.arange(shape[0], device=first.device).unsqueeze(1) > 0
+    steps, ends = per_episode(valid), per_episode(terminated & valid) > 0
+    earned = per_episode(reward * valid) + torch.where(is_new, 0.0, account.earned)
+    contributed = per_episode(contribution * valid)
+    before = torch.where(is_new, 0.0, account.handed_out)
+    now = torch.full_like(account.quality, quality)
+    qualities = torch.where(is_new, now, account.quality)
+
+    correction = torch.where(ends, (earned - before - contributed) / steps.clamp(min=1.0), 0.0)
+    of_step = qualities.gather(0, number)
+    handed_out = (contribution.double() + correction.gather(0, number)).to(reward.dtype)
+    redistributed = torch.where(of_step > 0, handed_out, reward) * valid
+
+    last = number[-1:]
+    given = (before + per_episode(redistributed)).gather(0, last).squeeze(0)
+    after = Account(earned.gather(0, last).squeeze(0), given, qualities.gather(0, last).squeeze(0))
+    return redistributed, of_step * valid, after
+
+
+def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
+    """What each step's squared error counts in the losses of the predictor.
+
+    Parameters
+    ----------
+    valid : Tensor
+        bool ``[T, N]``: the first T_n rows of each of N episodes are its steps.
+
+    Returns
+    -------
+    main, auxiliary : Tensor
+        float32 ``[T, N]``: 1/N at the last step of each episode; and 1/(N T_n) at every one.
+    """
+    steps, rows = valid.sum(0), torch.arange(len(valid), device=valid.device).unsqueeze(1)
+    return (rows == steps - 1).float() / valid.shape[1], valid.float() / steps / valid.shape[1]
+
+
+def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses of the predictor: ``(g_T-1 - G)^2`` at the end, and ``(g_t - G)^2`` in the mean over all steps.
+
+    Each is the mean over episodes of squares, so that errors of opposite sign do not cancel.
+
+    Parameters
+    ----------
+    prediction : Tensor
+        ``g_t`` after each step, ``[T, N]``, or of some of the steps.
+    return_ : Tensor
+        ``G``, ``[N]``.
+    main, auxiliary : Tensor
+        What `loss_weights` gives for these steps.
+
+    Returns
+    -------
+    main, auxiliary : Tensor
+        0-dimensional.
+    """
+    error = (prediction - return_).square()
+    return (main * error).sum(), (auxiliary * error).sum()
+
+
+def prediction_error(return_: float, prediction: float, mean_return: float) -> float:
+    """How wrong a prediction is, ``(G - g)^2 / (G^2 + sqrt(max(|mean G|, 1e-5)))`` (as in the authors' code)."""
+    return (return_ - prediction) ** 2 / (return_**2 + max(abs(mean_return), LEAST_RETURN) ** 0.5)
+
+
+def unexplained(squared_error: float, mean_return: float, mean_square: float) -> float:
+    """Share of the returns' variance that predictions leave unexplained, ``mean (G - g)^2 / Var G``.
+
+    Where nearly all returns are alike, `prediction_error` is small for whoever predicts their mean: one episode in a
+    hundred that returns 1 and not 0 makes less than 0.01 of it. Of such a predictor this says 1. Where returns do not
+    vary at all there is nothing to explain: 1.
+
+    Parameters
+    ----------
+    squared_error, mean_return, mean_square
+        Means of ``(G - g)^2``, ``G`` and ``G^2``.
+    """
+    variance = mean_square - mean_return**2
+    return squared_error / variance if variance > 1e-12 * mean_square else 1.0
+
+
+def gate(error: float, complete: float, max_error: float) -> float:
+    """Quality of predictions, ``1 - error``; 0 where they are not to be used.
+
+    Parameters
+    ----------
+    error
+        Mean of `prediction_error`, or what is `unexplained` if that is more.
+    complete
+        Mean of `completeness`: what lies outside of `COMPLETE` is not used either.
+    max_error
+        Errors as large as this are too large.
+    """
+    low, high = COMPLETE
+    return 1.0 - error if error < max_error and low <= complete <= high else 0.0
+
+
+@torch.no_grad()
+def trace(reward: Tensor, goes_on: Tensor, lambda_: float) -> Tensor:
+    """Backward trace ``z_t = rr_t + lambda k_t z_t+1``, which ends where an episode does.
+
+    Parameters
+    ----------
+    reward : Tensor
+        ``rr_t``, ``[T, B]``.
+    goes_on : Tensor
+        ``k_t``, bool ``[T, B]``: the episode goes on behind the step.
+    lambda_ : float
+        Weight of the next step.
+
+    Returns
+    -------
+    Tensor
+        ``z_t``, ``[T, B]``.
+    """
+    traced = reward.clone()
+    for t in range(len(reward) - 2, -1, -1):
+        traced[t] += lambda_ * goes_on[t] * traced[t + 1]
+    return traced
+
+
+@torch.no_grad()
+def mixed_advantage(advantage: Tensor, redistributed: Tensor, quality: Tensor | float, share: float) -> Tensor:
+    """Advantages that hear redistributed rewards as far as these can be trusted.
+
+        A_mixed = (1 - share) A + share (q rr + (1 - q) A)
+
+    Parameters
+    ----------
+    advantage : Tensor
+        ``A``, of original rewards, of mean 0 and deviation 1.
+    redistributed : Tensor
+        ``rr``, of the same shape.
+    quality : Tensor or float
+        ``q``, from 0 (``A`` stays as it is) to 1.
+    share : float
+        Part of it that redistributed rewards may take.
+    """
+    return (1.0 - share) * advantage + share * (quality * redistributed + (1.0 - quality) * advantage)

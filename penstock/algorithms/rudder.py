@@ -1,0 +1,317 @@
+"""RUDDER: learning what an episode will return, so that its reward need not wait (Arjona-Medina et al. 2019).
+
+arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments
+(``rewards="rudder"``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
+from penstock.algorithms.arithmetic.redistribution import (
+    completeness,
+    differences,
+    gate,
+    integrated_gradients,
+    loss_weights,
+    prediction_error,
+    return_losses,
+    unexplained,
+)
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.config import RedistributionConfig
+from penstock.experience.lessons import Episode, Lessons
+from penstock.nn import ReturnPredictor
+
+DECAY = 0.98  # of running means, per episode
+AUXILIARY = 0.5  # weight of the auxiliary loss
+MAX_GRAD_NORM = 0.5
+LESSONS_NBYTES = 1 << 29
+LOOKED_AT_ONCE = 16  # new episodes
+TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
+"""What travels with the predictor's weights."""
+COUNTED = ("episodes", "_error", "_complete", "_mean_size", "_mean_return", "_mean_square", "_squared_error")
+"""What travels behind that, for one that takes its owner's place."""
+
+
+def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
+    """Make the predictor for an algorithm's observations and actions; the same in every process."""
+    config = algorithm.config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return algorithm.build_network(
+            ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
+            sees_observations=config.redistribution_attribution == "difference",
+        )  # fmt: skip
+
+
+class Rudder:
+    """Learns the predictor of returns from whole episodes.
+
+    Parameters
+    ----------
+    config
+        Its settings.
+    predictor
+        What learns.
+
+    Attributes
+    ----------
+    lessons
+        The episodes that it learns from.
+    """
+
+    def __init__(self, config: RedistributionConfig, predictor: ReturnPredictor) -> None:
+        self._config = config
+        self.predictor = predictor
+        self._optimizer = fused_adam(list(predictor.parameters()), config.redistributor_learning_rate, eps=1e-8)
+        self._random = np.random.default_rng([config.seed, 21])
+        self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)
+        self.updates = self.episodes = 0
+        self._error, self._complete = 1.0, 1.0
+        self._mean_size = self._mean_return = self._mean_square = self._squared_error = 0.0
+        self.losses = (0.0, 0.0)
+
+    @property
+    def quality(self) -> float:
+        """Of the predictions: 0 where they are not to be used."""
+        return gate(self.error, self._complete, self._config.redistribution_max_error)
+
+    @property
+    def error(self) -> float:
+        """Running error of the predictions of new episodes: in their returns' size, or more if they explain less."""
+        return max(self._error, unexplained(self._squared_error, self._mean_return, self._mean_square))
+
+    @property
+    def has_equal_returns(self) -> bool:
+        """Whether all returns so far were the same: there is nothing to tell apart."""
+        return not self.predictor.returns.var.item() > 0.0
+
+    def tell(self, dropped: int) -> None:
+        """Let the predictor tell where learning stands."""
+        found = (self.quality, self.error, self._complete, *self.losses, len(self.lessons), dropped, self.updates)
+        counted = (getattr(self, name) for name in COUNTED)
+        self.predictor.told.copy_(torch.tensor([*found, *counted], dtype=torch.float64))
+
+    def recall(self) -> None:
+        """Go on from where a predictor that was told of before stands."""
+        for name, value in zip(COUNTED, self.predictor.told[len(TOLD) :].tolist(), strict=True):
+            setattr(self, name, value)
+        self.updates = int(self.predictor.told[TOLD.index("updates")])
+
+    def take(self, episodes: Sequence[Episode]) -> None:
+        """See how well new episodes are predicted, and keep those that there is most to learn from."""
+        for begin in range(0, len(episodes), LOOKED_AT_ONCE):
+            self._take(episodes[begin : begin + LOOKED_AT_ONCE])
+
+    @torch.no_grad()
+    def _take(self, episodes: Sequence[Episode]) -> None:
+        predictor, batch = self.predictor, LessonBatch(episodes)
+        predictor.input.update_moments(batch.obs, batch.valid)
+        last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
+        if self._config.redistribution_attribution == "integrated_gradients":
+            complete = completeness_of(predictor, batch, self._config.redistribution_points)
+        else:
+            complete = torch.ones(len(episodes))
+        for episode, prediction, share in zip(
+            episodes, predictor.as_return(last).tolist(), complete.tolist(), strict=True
+        ):
+            self._judge(episode.return_, prediction, share)
+        predictor.take_returns(batch.returns)
+        losses = (predictor.as_return(last) - batch.returns).div(predictor.returns.std).square()
+        for episode, loss in zip(episodes, losses.tolist(), strict=True):
+            episode.loss = loss
+            self.lessons.add(episode)
+
+    def _judge(self, return_: float, prediction: float, complete: float) -> None:
+        """Take the prediction of a new episode into the running means."""
+        weight = max(1.0 - DECAY, 1.0 / (self.episodes + 1))  # a plain mean at first
+        self._mean_size += weight * (abs(return_) - self._mean_size)
+        self._mean_return += weight * (return_ - self._mean_return)
+        self._mean_square += weight * (return_**2 - self._mean_square)
+        self._squared_error += weight * ((return_ - prediction) ** 2 - self._squared_error)
+        error = prediction_error(return_, prediction, self._mean_size)
+        self._error += (1.0 - DECAY) * (error - self._error)  # from 1: nothing is trusted at first
+        self._complete += (1.0 - DECAY) * (complete - self._complete)
+        self.episodes += 1
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether there are enough lessons for a batch."""
+        return len(self.lessons) >= self._config.redistributor_batch_size
+
+    def update(self) -> None:
+        """Make one update from lessons, drawn by what they cost."""
+        episodes = self.lessons.draw(self._config.redistributor_batch_size, self._random)
+        predictor, batch = self.predictor, LessonBatch(episodes)
+        target = (batch.returns - predictor.returns.mean) / predictor.returns.std
+        main_weight, auxiliary_weight = loss_weights(batch.valid)
+        self._optimizer.zero_grad(set_to_none=False)
+        main, auxiliary, found = 0.0, 0.0, []
+        for prediction, begin in self._predictions(batch):
+            rows = slice(begin, begin + len(prediction))
+            losses = return_losses(prediction, target, main_weight[rows], auxiliary_weight[rows])
+            (losses[0] + AUXILIARY * losses[1]).backward()
+            main, auxiliary = main + losses[0].item(), auxiliary + losses[1].item()
+            found.append(prediction.detach())
+        norm = torch.nn.utils.clip_grad_norm_(predictor.parameters(), MAX_GRAD_NORM)
+        if torch.isfinite(norm):
+            self._optimizer.step()
+        self.losses = (main, auxiliary)
+        self.updates += 1
+        costs = (batch.last(torch.cat(found)) - target).square()
+        for episode, cost in zip(episodes, costs.tolist(), strict=True):
+            episode.loss = cost
+
+    def _predictions(self, batch: LessonBatch) -> Any:
+        """Predictions of successive chunks ``[T', N]``, and where each begins.
+
+        An episode that is longer than a chunk is cut into chunks that overlap by half: gradients go back as far as the
+        chunk does, and what an earlier half has told already is only run through again.
+        """
+        predictor, size = self.predictor, self._config.redistributor_chunk
+        length = len(batch.valid)
+        half, memory = max(1, size // 2), predictor.initial_memory(batch.valid.shape[1])
+        begin, told = 0, 0  # rows of the chunk, and the first of which nothing was told yet
+        while told < length:
+            end = min(begin + size, length)
+            rows = slice(begin, end)
+            before = batch.before if begin == 0 else batch.obs[begin - 1]
+            inputs = predictor.inputs(batch.obs[rows], before, batch.first[rows], batch.action[rows])
+            prediction, _ = predictor.unroll(inputs, batch.first[rows], batch.valid[rows], memory)
+            yield prediction[told - begin :], told
+            if end < length:
+                with torch.no_grad():
+                    _, memory = predictor.unroll(
+                        inputs[:half].detach(), batch.first[rows][:half], batch.valid[rows][:half], memory
+                    )
+            begin, told = begin + half, end
+
+    def state(self) -> dict[str, Any]:
+        """What it has beside the predictor, as tensors and plain values."""
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "random": self._random.bit_generator.state,
+            "lessons": [
+                {"obs": torch.from_numpy(e.obs), "action": torch.from_numpy(e.action), "of": [e.return_, e.loss]}
+                for e in self.lessons.episodes
+            ],
+        }
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        go_on(self._optimizer, state["optimizer"])
+        self._random.bit_generator.state = state["random"]
+        for lesson in state["lessons"]:
+            self.lessons.add(Episode(lesson["obs"].numpy(), lesson["action"].numpy(), *lesson["of"]))
+
+
+class LessonBatch:
+    """N episodes side by side, those that are shorter filled up behind their end.
+
+    Attributes
+    ----------
+    obs, action
+        ``[T, N, ...]``.
+    before
+        ``[N, ...]``, of no meaning: every episode begins in row 0.
+    first, valid
+        bool ``[T, N]``.
+    returns
+        float32 ``[N]``.
+    """
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        lengths = torch.tensor([episode.length for episode in episodes])
+        length, count = int(lengths.max()), len(episodes)
+
+        def beside(name: str) -> Tensor:
+            values = [getattr(episode, name) for episode in episodes]
+            filled = np.zeros((length, count, *values[0].shape[1:]), values[0].dtype)
+            for n, value in enumerate(values):
+                filled[: len(value), n] = value
+            return torch.from_numpy(filled)
+
+        rows = torch.arange(length).unsqueeze(1)
+        self.obs, self.action = beside("obs"), beside("action")
+        self.before = self.obs[0]
+        self.first = (rows == 0).expand(length, count)
+        self.valid = rows < lengths
+        self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)
+        self._last = lengths - 1
+
+    def last(self, prediction: Tensor) -> Tensor:
+        """Of predictions ``[T, N]`` those after the last step of each episode, ``[N]``."""
+        return prediction.gather(0, self._last.unsqueeze(0)).squeeze(0)
+
+
+@torch.no_grad()
+def contributions(
+    predictor: ReturnPredictor,
+    inputs: Tensor,
+    first: Tensor,
+    valid: Tensor,
+    memory: Tensor,
+    before: Tensor,
+    num_points: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What each step of a chunk contributed to what is predicted at the chunk's end, or at the end of its episode.
+
+    Parameters
+    ----------
+    predictor, inputs, first, valid, memory
+        As for `ReturnPredictor.unroll`.
+    before
+        Predictions before the chunk, as returns: float32 ``[N]``.
+    num_points
+        0: differences of predictions; else integrated gradients within the chunk, of so many points. What these do not
+        explain is spread evenly, so that both add up to how far the prediction moved.
+
+    Returns
+    -------
+    contribution : Tensor
+        As returns, float32 ``[T, N]``.
+    prediction : Tensor
+        After the last row, as a return: float32 ``[N]``.
+    memory : Tensor
+        Cells after the last row.
+    """
+    prediction, after = predictor.unroll(inputs, first, valid, memory)
+    # Before its first step an episode is predicted to return 0; a row that is no step has moved nothing.
+    found = torch.where(valid, differences(predictor.as_return(prediction), before, first), 0.0)
+    if num_points:
+        explained = _integrated(predictor, inputs, first, valid, memory, num_points)
+        number = first.long().cumsum(0)
+        shape = (int(number.max()) + 1, first.shape[1])
+        total = torch.zeros(shape, device=found.device).scatter_add_(0, number, found - explained)
+        steps = torch.zeros(shape, device=found.device).scatter_add_(0, number, valid.float())
+        found = explained + valid * (total / steps.clamp(min=1.0)).gather(0, number)
+    return found, predictor.as_return(prediction[-1]), after
+
+
+def _integrated(
+    predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, num_points: int
+) -> Tensor:
+    """Integrated gradients of what is predicted where each episode ends, or the chunk: of each step, as returns."""
+    is_last = torch.cat([first[1:], torch.ones_like(first[:1])])  # rows behind the last step predict what it did
+
+    def at_ends(x: Tensor) -> Tensor:
+        return (predictor.unroll(x, first, valid, memory)[0] * is_last).sum() * predictor.returns.std
+
+    return integrated_gradients(at_ends, inputs, num_points).sum(-1) * valid
+
+
+@torch.no_grad()
+def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int) -> Tensor:
+    """Share of what inputs changed of the prediction of whole episodes that integrated gradients add up to, ``[N]``."""
+    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
+    memory = predictor.initial_memory(inputs.shape[1])
+    explained = _integrated(predictor, inputs, batch.first, batch.valid, memory, num_points)
+    ends = [predictor.unroll(x, batch.first, batch.valid, memory)[0][-1] for x in (inputs, torch.zeros_like(inputs))]
+    return completeness(explained, (ends[0] - ends[1]) * predictor.returns.std)

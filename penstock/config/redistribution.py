@@ -1,0 +1,81 @@
+"""The settings of algorithms whose rewards may be redistributed: delayed ones are handed out where they were earned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from penstock.config.checking import ConfigError, require
+from penstock.config.segment import FreshConfig
+
+RECEIVERS = "ppo, appo, a2c, impala or pqn"
+"""The algorithms that take redistributed rewards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedistributionConfig(FreshConfig):
+    """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "rewards": "what is learned from would mean something else",
+        "redistributor_size": "the redistributor's weights are of this network",
+        "redistribution_attribution": "the redistributor's network sees other things with each",
+    }
+
+    rewards: Literal["environment", "rudder"] = "environment"
+    """What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+    them, as a network beside the policy finds out; reported returns stay true."""
+    redistribution_value: Literal["redistributed", "original"] = "redistributed"
+    """What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+    rewards mixed into the policy's advantages, as in the paper's Atari experiments."""
+    redistribution_share: float = 0.5
+    """With original values: part of the advantages that redistributed rewards may take."""
+    redistribution_trace: float = 0.5
+    """With original values: part of each redistributed reward that the step before is given, too."""
+    redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
+    """What a step is credited with: the difference that it makes to the prediction, or integrated gradients."""
+    redistribution_points: int = 20
+    """Points on the path of integrated gradients."""
+    redistribution_max_error: float = 0.2
+    """Original rewards are used while predictions err by as much, in units of squared returns."""
+    redistributor_size: int = 32
+    """Memory cells of the network that predicts returns."""
+    redistributor_learning_rate: float = 5e-3
+    """Step size of its optimiser."""
+    redistributor_interval: int = 25
+    """Steps of the run for each of its updates."""
+    redistributor_batch_size: int = 8
+    """Episodes per update."""
+    redistributor_lessons: int = 512
+    """Episodes that it learns from: those that it predicts worst are kept."""
+    redistributor_chunk: int = 500
+    """Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half."""
+    redistributor_max_steps: int = 10_000
+    """Longer episodes are not learned from."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        positive = (
+            "redistribution_points", "redistributor_size", "redistributor_interval", "redistributor_batch_size",
+            "redistributor_max_steps",
+        )  # fmt: skip
+        for name in positive:
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        for name in ("redistribution_share", "redistribution_trace"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        is_error = 0.0 < self.redistribution_max_error < math.inf
+        require(is_error, "redistribution_max_error", self.redistribution_max_error, "more than 0, and finite")
+        is_rate = 0.0 < self.redistributor_learning_rate < math.inf
+        require(is_rate, "redistributor_learning_rate", self.redistributor_learning_rate, "more than 0, and finite")
+        require(self.redistributor_chunk > 1, "redistributor_chunk", self.redistributor_chunk, "2 or more")
+        lessons, batch = self.redistributor_lessons, self.redistributor_batch_size
+        require(lessons >= batch, "redistributor_lessons", lessons, f"redistributor_batch_size={batch} or more")
+        if self.rewards == "rudder" and self.replayed_sources:
+            raise ConfigError(
+                "rewards='rudder' redistributes the rewards of fresh segments, in the order in which each lane wrote "
+                f"them, and this replays segments ({', '.join(source.kind for source in self.replayed_sources)}): use "
+                f"rewards='environment', or {RECEIVERS} without replay"
+            )

@@ -1,0 +1,89 @@
+"""Fresh segments whose rewards are redistributed: lanes fill slots, and feed them to a redistributor besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.config import Config
+from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.paths.segments import SegmentPath
+from penstock.experience.feed import Feed, FeedingSegmentWriter
+
+if TYPE_CHECKING:
+    from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.messages import Tell
+    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.specs import RoleSpec
+    from penstock.engine.watching.clock import Clock
+    from penstock.envs.lanes import Lanes
+    from penstock.experience.arena import ExperienceArena
+    from penstock.experience.layout import RunShape
+    from penstock.nn import PolicyNetwork
+    from penstock.runs.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class RedistributedPath(SegmentPath):
+    """Segments that are handed over to the learner, slot by slot, and fed to the role that predicts returns."""
+
+    feed: Feed
+    saved_at: Path | None = None
+    """Directory in which the redistributor saves itself beside the checkpoints; None: nowhere."""
+
+    @classmethod
+    def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
+        """As for segments, and the size of the predictor."""
+        from penstock.algorithms.rudder import build_predictor
+        from penstock.engine.acting.weights import weights_nbytes
+
+        nbytes = weights_nbytes(build_predictor(algorithm))
+        return super().numbers(algorithm, model) | {"redistribution_nbytes": nbytes}
+
+    @classmethod
+    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+        """Make the feed.
+
+        Raises
+        ------
+        MemoryError
+            It does not fit in memory; the message shows the arithmetic.
+        """
+        return cls(Feed.make(shape)), None
+
+    def kept_in(self, run: RunDirectory, config: Config) -> RedistributedPath:
+        """The redistributor is saved beside the checkpoints."""
+        return replace(self, saved_at=run.redistributor_path)
+
+    def roles(self, algorithm: Any) -> Sequence[RoleSpec]:
+        """The redistributor."""
+        from penstock.engine.roles.specs import RedistributorRole
+
+        return (RedistributorRole(algorithm, self.feed, self.saved_at),)
+
+    def writer(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
+    ) -> ExperienceWriter:
+        """Fill slots, and feed what they are filled with."""
+        return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed)
+
+    def learner(
+        self,
+        arena: ExperienceArena,
+        algorithm: Any,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Tell,
+        weights: MakeWeights,
+    ) -> Learner:
+        """Take full slots, and redistribute their rewards."""
+        from penstock.engine.paths.redistributed_learner import RedistributedLearner
+
+        return RedistributedLearner(algorithm, arena, state, learning, report, weights)
+
+    @property
+    def saves_apart(self) -> bool:
+        """Where the redistributor is saved."""
+        return self.saved_at is not None

@@ -1,0 +1,169 @@
+"""The redistributor: learns to predict returns from the episodes that lanes feed it, and publishes the predictor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.algorithms.rudder import Rudder, build_predictor
+from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
+from penstock.engine.watching.clock import Clock
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.feed import Feed
+from penstock.experience.layout import RoleKind
+from penstock.experience.lessons import Assembly, Episode
+from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching, save_checkpoint
+from penstock.runs.store import CheckpointStore
+
+MOST_OWED = 100  # updates: of a redistributor that falls behind, older ones are given up
+EQUAL_EPISODES = 100  # that must have had one return before the user is told
+
+
+class Redistributor:
+    """Puts episodes together, learns from those that it predicts worst, and publishes the predictor of returns.
+
+    The learner never waits for it. One that takes the place of another begins with the predictor that was published
+    last, and with the lessons and the optimiser that were saved last.
+
+    Parameters
+    ----------
+    algorithm
+        The policy's algorithm.
+    feed
+        Where segments come from.
+    arena
+        Where the predictor goes.
+    report
+        Called with notes, and with `ContentsSaved`.
+    saved_at
+        Directory that it is saved in; None: nowhere.
+    """
+
+    ACTIVITIES = ("learn", "gather", "wait for data")
+
+    def __init__(
+        self, algorithm: Algorithm, feed: Feed, arena: ExperienceArena, report: Tell, saved_at: Path | None
+    ) -> None:
+        config: Any = algorithm.config
+        self.bell = arena.redistributor_bell
+        self._config = config
+        self._report = report
+        self._saved_at = saved_at
+        self._clock = Clock(arena.gauges_of(RoleKind.REDISTRIBUTOR), self.ACTIVITIES)
+        self._predictor = build_predictor(algorithm)
+        self._rudder = Rudder(config, self._predictor)
+        if saved_at is not None and saved_at.exists():
+            self._load(saved_at)
+        block, version = arena.redistribution, 0
+        self._weights = SharedWeights(self._predictor, block)
+        if block.version >= 0:
+            self._weights.refresh()
+            self._rudder.recall()
+            version = self._weights.version + 1
+        self._version = version
+        self._feed = feed.reader()
+        self._assembly = Assembly(config.redistributor_max_steps)
+        self._steps = self._owed = 0
+        self._has_told_of_long = self._has_told_of_equal = False
+        self._publish()
+
+    def poll(self) -> bool:
+        """Read what came, and make an update if one is due (in a serial run all of them); False if neither."""
+        self._clock.switch("gather")
+        has_read = self._read()
+        has_learned = False
+        while self._rudder.can_learn and self._owed >= self._config.redistributor_interval:
+            self._clock.switch("learn")
+            self._rudder.update()
+            self._owed -= self._config.redistributor_interval
+            has_learned = True
+            if self._config.backend != "serial":
+                break
+        if has_read or has_learned:
+            self._publish()
+            return True
+        self._clock.switch("wait for data")
+        return False
+
+    def handle(self, command: Command) -> None:
+        """Take a command: `Save`."""
+        if not isinstance(command, Save):
+            raise unknown(RoleKind.REDISTRIBUTOR, command, Save)
+        if self._saved_at is not None and isinstance(command.destination, CheckpointStore):
+            error: Exception | None = None
+            try:
+                save_checkpoint(
+                    self._saved_at, meta=command.meta, weights=self._predictor.state_dict(), state=self._rudder.state()
+                )
+            except (OSError, CheckpointError) as problem:
+                error = problem
+            self._report(ContentsSaved(command.number, error, "the redistributor"))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _read(self) -> bool:
+        """Take what came, and look at the episodes that it ends."""
+        episodes: list[Episode] = []
+        has_read = False
+        for lane, number, segment in self._feed.take():
+            has_read = True
+            self._steps += int(segment["valid"].sum())
+            self._owed += int(segment["valid"].sum())
+            segment["reward"] = self._as_learned(segment["reward"])
+            episodes += self._assembly.add(lane, number, segment)
+        if not self._rudder.can_learn:
+            self._owed = 0
+        self._owed = min(self._owed, MOST_OWED * self._config.redistributor_interval)
+        if episodes:
+            self._rudder.take(episodes)
+        self._tell_of_what_cannot_be_learned()
+        return has_read
+
+    def _as_learned(self, reward: np.ndarray) -> np.ndarray:
+        """Rewards as the learner sees them."""
+        clip, scaled = self._config.reward_clip, reward * self._config.reward_scale
+        return scaled if clip is None else scaled.clip(-clip, clip)
+
+    def _publish(self) -> None:
+        self._rudder.tell(self._assembly.missed + self._assembly.too_long)
+        self._weights.publish(self._version, self._steps)
+        self._version += 1
+
+    def _tell_of_what_cannot_be_learned(self) -> None:
+        rudder, longest = self._rudder, self._config.redistributor_max_steps
+        if self._assembly.too_long and not self._has_told_of_long:
+            self._has_told_of_long = True
+            self._report(
+                Note(
+                    "rewards='rudder' learns from whole episodes, and one has gone on for more than "
+                    f"redistributor_max_steps={longest:,} steps: such episodes are left out. If none ends sooner, "
+                    "rewards stay the environment's"
+                )
+            )
+        if rudder.episodes >= EQUAL_EPISODES and rudder.has_equal_returns and not self._has_told_of_equal:
+            self._has_told_of_equal = True
+            self._report(
+                Note(
+                    f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
+                    f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the "
+                    "environment's"
+                )
+            )
+
+    def _load(self, saved_at: Path) -> None:
+        """Go on from what was saved; what cannot be read is begun anew."""
+        try:
+            saved = load_checkpoint(saved_at)
+            require_matching(saved.weights, self._predictor.state_dict(), str(saved_at))
+        except CheckpointError as error:
+            self._report(Note(f"the redistributor begins anew: {error}"))
+            return
+        self._predictor.load_state_dict(saved.weights)
+        assert saved.state is not None
+        self._rudder.go_on(saved.state)
+        self._rudder.recall()

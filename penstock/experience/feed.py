@@ -1,0 +1,120 @@
+"""Segments on their way to a role that nobody waits for: what it does not read in time is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.envs.lanes import Lanes
+from penstock.envs.spaces import ObservationSpec
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.experience.segments import SegmentWriter
+from penstock.replay import Field, ReplayBuffer
+
+ROUNDS = 8  # segments of each lane that there is room for
+FLAGS = ("first", "ended", "valid")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The last segments of all lanes, shared by all processes that it travels to.
+
+    Attributes
+    ----------
+    buffer
+        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended and valid ``[T]``, and the
+        numbers of its lane and of itself among its lane's.
+    observation
+        What a lane shows. Of stacks of frames only the newest one is kept.
+    """
+
+    buffer: ReplayBuffer
+    observation: ObservationSpec
+
+    @classmethod
+    def make(cls, shape: RunShape) -> Feed:
+        """Make the feed of a run.
+
+        Raises
+        ------
+        MemoryError
+            It does not fit in memory; the message shows the arithmetic.
+        """
+        length, newest = shape.segment_length, shape.observation.newest
+        number = Field((), "int64")
+        fields = {
+            "obs": Field((length, *newest.shape), newest.dtype),
+            "action": Field((length, *shape.action.column_shape), shape.action.column_dtype),
+            "reward": Field((length,), "float32"),
+            **dict.fromkeys(FLAGS, Field((length,), "bool")),
+            "lane": number,
+            "number": number,
+        }
+        return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation)
+
+    def reader(self) -> FeedReader:
+        """Make what reads it."""
+        return FeedReader(self.buffer)
+
+
+class FeedReader:
+    """Reads each segment once, those of a lane in their order, as far as they are still there."""
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._buffer = buffer
+        self._read = np.empty(0, np.int64)  # ids among those that are there
+
+    def take(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Return what came since: lane, number and columns ``[T, ...]`` of each segment."""
+        rows, ids = self._buffer.live()
+        is_new = ~np.isin(ids, self._read)
+        self._read = ids
+        if not is_new.any():
+            return
+        found, is_there = self._buffer.read(rows[is_new], ids[is_new])
+        for n in np.flatnonzero(is_there).tolist():
+            segment = {name: found[name][n] for name in ("obs", "action", "reward", *FLAGS)}
+            yield int(found["lane"][n]), int(found["number"][n]), segment
+
+
+class FeedingSegmentWriter(SegmentWriter):
+    """Segments that are fed, besides, to a role that learns from them in its own time.
+
+    Parameters
+    ----------
+    arena, worker, lanes, first_lane
+        As for `SegmentWriter`.
+    feed
+        Where they go.
+    """
+
+    def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed) -> None:
+        super().__init__(arena, worker, lanes, first_lane)
+        self._feed = feed
+        self._feed_writer = feed.buffer.writer(lanes.num_lanes)
+
+    def _deliver(self) -> None:
+        self._feed_writer.add(**self._segments())
+        self.arena.redistributor_bell.ring()
+        super()._deliver()
+
+    def _segments(self) -> dict[str, np.ndarray]:
+        """The segments that lie in the lanes' slots."""
+        arena, slots = self.arena, self.slots
+
+        def steps(column: np.ndarray) -> np.ndarray:
+            found: np.ndarray = column.reshape(-1, self.length + 1, *column.shape[1:])[:, : self.length][slots]
+            return found
+
+        columns = arena.columns
+        return {
+            "obs": steps(self._feed.observation.newest_of(columns["obs"])),
+            "ended": steps(columns["terminated"]) | steps(columns["truncated"]),
+            **{name: steps(columns[name]) for name in ("action", "reward", "first", "valid")},
+            "lane": self.lane_numbers,
+            "number": arena.slot_number[slots],
+        }

@@ -1,0 +1,189 @@
+"""Plots of what redistribution has found: an episode's rewards, as they were and as they were handed out."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from penstock.algorithms.arithmetic.redistribution import return_equivalent
+from penstock.algorithms.rudder import build_predictor, contributions
+from penstock.config import ConfigError
+from penstock.envs.masks import MASK
+from penstock.envs.spec import EnvSpec
+from penstock.nn import ReturnPredictor
+from penstock.play.film import MAX_STEPS, make_stage, picture_of
+from penstock.play.policy import Policy, load_policy
+from penstock.runs.checkpoint import load_checkpoint, require_matching
+from penstock.runs.run_directory import REDISTRIBUTOR
+
+FORMATS = (".png", ".svg", ".pdf")
+PICTURES = 8  # of the episode, above the curves
+
+
+@dataclass
+class Played:
+    """One episode.
+
+    Attributes
+    ----------
+    obs, action
+        ``[T, ...]``, as they lie in their columns.
+    reward
+        As it is learned from, float32 ``[T]``.
+    terminated
+        Whether it ended by termination.
+    pictures
+        Some of what it looked like, each with the number of its step.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: bool
+    pictures: list[tuple[int, np.ndarray]] = field(default_factory=list)
+
+
+def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int = 0) -> None:
+    """Play one episode with a run's policy, and draw how its rewards are redistributed.
+
+    Parameters
+    ----------
+    path
+        A checkpoint of the run.
+    file
+        The plot; its ending says the format: .png, .svg or .pdf.
+    deterministic
+        Play the most probable actions, not samples.
+    seed
+        Seeds the environment and the samples.
+
+    Raises
+    ------
+    ConfigError
+        The extra "plot" is not installed, the run has no redistributor, or `file` is no place for a plot.
+    CheckpointError
+        The redistributor's save is damaged.
+    """
+    _require_writable(file)
+    saved_at = path.resolve().parent.parent / REDISTRIBUTOR
+    if not saved_at.is_dir():
+        raise ConfigError(
+            f"there is nothing to explain: {path} belongs to no run with a redistributor ({saved_at} is not there). "
+            "Train with rewards='rudder', and give the run's directory"
+        )
+    policy = load_policy(path)
+    predictor, saved = build_predictor(policy.algorithm), load_checkpoint(saved_at)
+    require_matching(saved.weights, predictor.state_dict(), str(saved_at))
+    predictor.load_state_dict(saved.weights)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        played = play(policy, deterministic=deterministic, seed=seed)
+    draw(played, *explained(policy, predictor, played), file)
+
+
+def play(policy: Policy, *, deterministic: bool, seed: int) -> Played:
+    """Play one episode, of at most `MAX_STEPS` steps, with pictures where the environment draws some."""
+    config = policy.algorithm.config
+    env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+    try:
+        return _played(policy, make_stage(env, seed), True, deterministic=deterministic, seed=seed)
+    except ConfigError:  # it cannot draw
+        stage = make_stage(env, seed, draws=False)
+        return _played(policy, stage, False, deterministic=deterministic, seed=seed)
+
+
+def _played(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: bool, seed: int) -> Played:
+    """Play one episode, and close the environment."""
+    with closing(stage):
+        return _play(policy, stage, draws, deterministic=deterministic, seed=seed)
+
+
+def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: bool, seed: int) -> Played:
+    config = policy.algorithm.config
+    observation, info = stage.reset(seed=seed)
+    state, has_mask = None, policy.algorithm.observation.mask_is_in_info
+    rows: list[tuple[np.ndarray, np.ndarray, float]] = []
+    pictures: list[tuple[int, np.ndarray]] = []
+    stride, terminated = 1, False
+    while len(rows) < MAX_STEPS:
+        if draws and len(rows) % stride == 0:
+            pictures.append((len(rows), picture_of(stage, config.env)))
+            if len(pictures) == 2 * PICTURES:  # half of them is enough of an episode that is twice as long
+                pictures, stride = pictures[::2], 2 * stride
+        obs, chosen, _, state = policy.choose(observation, state, deterministic, info[MASK] if has_mask else None)
+        observation, reward, terminated, truncated, info = stage.step(policy.decoded(chosen))
+        rows.append((obs[0], chosen[0], float(reward) * config.reward_scale))
+        if terminated or truncated:
+            break
+    all_obs, action, rewards = zip(*rows, strict=True)
+    reward_column = np.array(rewards, np.float32)
+    if config.reward_clip is not None:
+        reward_column = reward_column.clip(-config.reward_clip, config.reward_clip)
+    return Played(np.array(all_obs), np.array(action), reward_column, bool(terminated), pictures)
+
+
+@torch.no_grad()
+def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tuple[np.ndarray, np.ndarray]:
+    """Redistributed rewards and predicted returns of an episode, float32 ``[T]`` each."""
+    config: Any = policy.algorithm.config
+    is_integrated = config.redistribution_attribution == "integrated_gradients"
+    obs = torch.from_numpy(policy.algorithm.observation.newest_of(played.obs)).unsqueeze(1)
+    first = torch.zeros(len(obs), 1, dtype=torch.bool)
+    first[0] = True
+    inputs = predictor.inputs(obs, obs[0], first, torch.from_numpy(played.action).unsqueeze(1))
+    start, valid = predictor.initial_memory(1), torch.ones_like(first)
+    found, _, _ = contributions(
+        predictor, inputs, first, valid, start, torch.zeros(1), config.redistribution_points * is_integrated
+    )
+    predicted = predictor.as_return(predictor.unroll(inputs, first, valid, start)[0])
+    if played.terminated:
+        found = return_equivalent(found, torch.tensor([float(played.reward.sum())]))
+    return found.flatten().numpy(), predicted.flatten().numpy()
+
+
+def draw(played: Played, redistributed: np.ndarray, predicted: np.ndarray, file: str) -> None:
+    """Draw an episode's pictures, its rewards and redistributed rewards, and the return that was predicted."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("a plot needs the package matplotlib: pip install 'penstock[plot]'") from None
+    pictures = _evenly(played.pictures)
+    figure = Figure(figsize=(10, 7 if pictures else 5), layout="constrained")
+    curves: Any = figure
+    if pictures:
+        halves: Any = figure.subfigures(2, 1, height_ratios=(1, 3))
+        strip, curves = halves
+        for panel, (step, picture) in zip(np.ravel(strip.subplots(1, len(pictures))), pictures, strict=False):
+            panel.imshow(picture)
+            panel.set(title=f"step {step}", xticks=[], yticks=[])
+    steps = np.arange(len(played.reward))
+    rewards, returns = curves.subplots(2, 1, sharex=True)
+    rewards.plot(steps, played.reward, color="C7", label="reward")
+    rewards.plot(steps, redistributed, color="C0", label="redistributed reward")
+    returns.plot(steps, predicted, color="C1", label="predicted return")
+    returns.plot(steps, played.reward.cumsum(), color="C7", label="received so far")
+    returns.set(xlabel="step")
+    for panel in (rewards, returns):
+        panel.legend(loc="upper left")
+    figure.savefig(file)
+
+
+def _evenly(pictures: list[tuple[int, np.ndarray]]) -> list[tuple[int, np.ndarray]]:
+    if len(pictures) <= PICTURES:
+        return pictures
+    return [pictures[round(i * (len(pictures) - 1) / (PICTURES - 1))] for i in range(PICTURES)]
+
+
+def _require_writable(file: str) -> None:
+    """Refuse before anything is played what could not be written after it."""
+    path = Path(file)
+    if path.suffix not in FORMATS:
+        raise ConfigError(f"explain={file!r} is not legal: a plot's name ends in one of {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"explain={file!r} cannot be written: there is no directory {str(path.parent)!r}")

@@ -1,0 +1,188 @@
+"""RUDDER learns what episodes will return: of a tiny task, in chunks as at once, and nothing of equal returns."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.algorithms.rudder import COUNTED, TOLD, LessonBatch, Rudder, completeness_of, contributions
+from penstock.config import ConfigError, RedistributionConfig
+from penstock.envs.spaces import ObservationSpec
+from penstock.experience.lessons import Episode
+from penstock.nn import NetworkConfig, ReturnPredictor
+from tests.nn.plain import CHOICE
+
+OBSERVATION = ObservationSpec((2,), "float32")
+ACTIONS = CHOICE.num_actions
+
+
+def rudder_of(**settings):
+    config = RedistributionConfig(env="none", **{"redistributor_lessons": 64, **settings})
+    torch.manual_seed(0)
+    predictor = ReturnPredictor(
+        OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED),
+        sees_observations=True,
+    )  # fmt: skip
+    return Rudder(config, predictor)
+
+
+def episode(random, length=None, equal=False):
+    """The first action decides, and one step in the midst shows that it costs something; the rest says nothing."""
+    length = int(random.integers(6, 12)) if length is None else length
+    obs, action = np.zeros((length, 2), np.float32), random.integers(ACTIONS, size=length)
+    at, costs = int(random.integers(2, length)), bool(random.integers(2))
+    obs[at:, 0] = costs
+    return Episode(obs, action, 1.0 if equal else 2.0 * (action[0] == 1) - costs)
+
+
+def learned(updates=400, seed=0, **settings):
+    rudder, random = rudder_of(**settings), np.random.default_rng(seed)
+    for _ in range(updates // 4):
+        rudder.take([episode(random) for _ in range(4)])
+        while rudder.can_learn and rudder.updates < rudder.episodes:
+            rudder.update()
+    return rudder
+
+
+@pytest.fixture(scope="module")
+def expert():
+    return learned()
+
+
+def explained(rudder, episodes, num_points=0):
+    predictor, batch = rudder.predictor, LessonBatch(episodes)
+    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
+    count = len(episodes)
+    found, _, _ = contributions(
+        predictor, inputs, batch.first, batch.valid, predictor.initial_memory(count), torch.zeros(count), num_points
+    )
+    return found, batch
+
+
+def test_it_finds_out_which_steps_decide(expert):
+    random = np.random.default_rng(9)
+    found, batch = explained(expert, [episode(random, 10) for _ in range(200)])
+    chosen = batch.action[0] == 1
+    assert expert.quality > 0.8
+    assert found[0, chosen].mean() - found[0, ~chosen].mean() > 1.0, "of the 2 that it brings"
+    costs = batch.obs[-1, :, 0] > 0
+    at = batch.obs[:, :, 0].argmax(0)
+    shown = found.gather(0, at.unsqueeze(0)).squeeze(0)
+    assert shown[costs].mean().item() < -0.3, "where the cost is shown"
+    assert found[1:].abs().sum(0).mean() < 2.0, "hardly anywhere else"
+
+
+def test_until_it_knows_more_than_the_mean_its_quality_is_0():
+    rudder, random = rudder_of(), np.random.default_rng(0)
+    assert rudder.quality == 0.0
+    rudder.take([episode(random) for _ in range(200)])
+    assert rudder.quality == 0.0 and rudder.error > 0.5, "it has not learned"
+
+
+def test_of_rare_returns_the_mean_is_no_good_prediction():
+    """One episode in a hundred returns 1: who predicts 0 errs by 0.01 in the authors' measure, and explains nothing."""
+    rudder = rudder_of()
+    for number in range(400):
+        rudder._judge(float(number % 100 == 99), 0.0, 1.0)
+    assert rudder._error < 0.2 and rudder.error >= 0.99 and rudder.quality == 0.0
+
+
+def test_equal_returns_are_never_redistributed():
+    rudder, random = rudder_of(), np.random.default_rng(0)
+    for _ in range(40):
+        rudder.take([episode(random, equal=True) for _ in range(4)])
+        rudder.update()
+    assert rudder.has_equal_returns and rudder.quality == 0.0
+    rudder.take([episode(random)])
+    assert not rudder.has_equal_returns
+
+
+def test_contributions_add_up_to_the_prediction_at_the_end(expert):
+    random = np.random.default_rng(3)
+    for points in (0, 1, 8):
+        found, batch = explained(expert, [episode(random) for _ in range(6)], points)
+        whole, _ = explained(expert, [episode(np.random.default_rng(3)) for _ in range(1)])
+        inputs = expert.predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
+        last = expert.predictor.unroll(inputs, batch.first, batch.valid, expert.predictor.initial_memory(6))[0][-1]
+        assert torch.allclose(found.sum(0), expert.predictor.as_return(last), atol=1e-4)
+        assert not found[~batch.valid].any() and len(whole)
+
+
+def test_integrated_gradients_are_complete_enough(expert):
+    random = np.random.default_rng(4)
+    batch = LessonBatch([episode(random) for _ in range(20)])
+    errors = [(completeness_of(expert.predictor, batch, points) - 1.0).abs().median().item() for points in (1, 4, 32)]
+    assert errors[2] < errors[0] and errors[2] < 0.02
+
+
+@pytest.mark.parametrize("points", [0, 8])
+def test_episodes_side_by_side_in_a_chunk_are_explained_as_each_is_alone(expert, points):
+    random = np.random.default_rng(5)
+    one, other = episode(random, 5), episode(random, 7)
+    alone = [explained(expert, [each], points)[0].flatten() for each in (one, other)]
+    predictor = expert.predictor
+    obs = torch.from_numpy(np.concatenate([one.obs, other.obs])).unsqueeze(1)
+    action = torch.from_numpy(np.concatenate([one.action, other.action])).unsqueeze(1)
+    first = torch.zeros(12, 1, dtype=torch.bool)
+    first[[0, 5]] = True
+    inputs = predictor.inputs(obs, obs[0], first, action)
+    found, _, _ = contributions(
+        predictor, inputs, first, torch.ones_like(first), predictor.initial_memory(1), torch.zeros(1), points
+    )
+    assert torch.allclose(found.flatten(), torch.cat(alone), atol=1e-4)
+
+
+def gradient_of(chunk):
+    rudder, random = rudder_of(redistributor_chunk=chunk), np.random.default_rng(1)
+    episodes = [episode(random, length) for length in (9, 12, 4, 7)]
+    rudder.take(episodes)
+    rudder.lessons.draw = lambda count, random: episodes
+    rudder.update()
+    return {name: p.grad.clone() for name, p in rudder.predictor.named_parameters()}, rudder.losses
+
+
+def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_half():
+    whole, losses = gradient_of(500)
+    for chunk in (12, 8, 5, 2):
+        parts, same = gradient_of(chunk)
+        assert same == pytest.approx(losses, rel=1e-4)
+        output = parts["output.weight"].flatten(), whole["output.weight"].flatten()
+        assert torch.cosine_similarity(*output, dim=0) > 0.99, "predictions are the same, whatever the chunks"
+    assert torch.equal(gradient_of(12)[0]["cell_input.weight"], whole["cell_input.weight"])
+    near, far = (gradient_of(chunk)[0]["cell_input.weight"].flatten() for chunk in (8, 2))
+    whole_weight = whole["cell_input.weight"].flatten()
+    assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
+
+
+def test_it_goes_on_from_what_it_was_bit_for_bit():
+    one = learned(80)
+    other = rudder_of()
+    one.tell(0)
+    other.predictor.load_state_dict(one.predictor.state_dict())
+    other.go_on(copy.deepcopy(one.state()))
+    other.recall()
+    assert other.quality == one.quality and other.updates == one.updates and len(other.lessons) == len(one.lessons)
+    for rudder in (one, other):
+        random = np.random.default_rng(8)
+        rudder.take([episode(random) for _ in range(3)])
+        rudder.update()
+    states = one.predictor.state_dict(), other.predictor.state_dict()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0] if name != "told")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"redistribution_share": 1.5}, "redistribution_share=1.5 is not legal: .* must be from 0 to 1"),
+        ({"redistributor_size": 0}, "redistributor_size=0"),
+        ({"redistributor_chunk": 1}, "redistributor_chunk=1 is not legal: .* 2 or more"),
+        ({"redistributor_lessons": 4}, "redistributor_lessons=4 is not legal: .* redistributor_batch_size=8 or more"),
+        ({"redistribution_max_error": 0.0}, "redistribution_max_error=0.0"),
+        ({"redistributor_learning_rate": float("inf")}, "redistributor_learning_rate=inf"),
+        ({"rewards": "rudders"}, "rewards='rudders' is not legal; did you mean 'rudder'"),
+    ],
+)
+def test_settings_that_are_not_legal_are_named(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        RedistributionConfig(env="none", **settings)

@@ -1,0 +1,316 @@
+"""Runs whose rewards are redistributed: every episode's sum, gaps, processes, death, resuming, and what is refused."""
+
+import os
+import signal
+from collections import defaultdict
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import penstock
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.algorithms.rudder import Rudder
+from penstock.config import ConfigError
+from penstock.engine.paths.redistributed_learner import Redistribution, each_lane_once
+from penstock.engine.roles.redistributor import Redistributor
+from penstock.engine.trainer import Trainer
+from tests.comparing import identical
+from tests.engine.processes import Watched, pids_of
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Delayed(gymnasium.Env):
+    """The first action decides; some later steps show a cost or a gain, which counts, too. All is paid at the end."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int = 10, *, pays: float = 2.0, truncates: bool = False, endless: bool = False):
+        self.length, self.pays, self.truncates, self.endless = length, pays, truncates, endless
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.earned, self.coin = 0, 0.0, 0.0
+        return self.shown(), {}
+
+    def step(self, action):
+        if self.steps == 0:
+            self.earned = self.pays * action
+        else:
+            self.earned += self.coin * bool(self.pays)
+        self.steps += 1
+        self.coin = float(self.np_random.choice((-1.0, 0.0, 1.0), p=(0.1, 0.8, 0.1)))
+        is_over = self.steps >= self.length and not self.endless
+        reward = self.earned if is_over else 0.0
+        return self.shown(), reward, is_over and not self.truncates, is_over and self.truncates, {}
+
+    def shown(self):
+        return np.array([self.steps == 0, self.coin, 1.0], np.float32)
+
+
+SMALL: dict[str, Any] = {
+    "env": Delayed, "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 32,
+    "hidden_sizes": (16,), "total_steps": 20_000, "backend": "serial", "eval_interval": 0, "run_dir": None,
+    "rewards": "rudder", "num_epochs": 2, "redistributor_interval": 5,
+}  # fmt: skip
+
+
+class Remembering(APPO):
+    """Remembers the batches that it has learned from."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.batches = []
+
+    def prepare(self, model, batch):
+        self.batches.append(batch.segments(torch.arange(batch.num_segments)))
+        super().prepare(model, batch)
+
+
+def rows_by_lane(batches):
+    """Of each lane, what the learner has seen of it row by row: first, terminated, truncated, valid, reward."""
+    lanes = defaultdict(list)
+    for batch in batches:
+        for column, lane in enumerate(batch.lane.tolist()):
+            names = ("terminated", "truncated", "valid", "reward")
+            values = [batch.first[:-1, column], *(getattr(batch, name)[:, column] for name in names)]
+            lanes[lane] += list(zip(*(each.tolist() for each in values), strict=True))
+    return lanes
+
+
+def returns_by_lane(batches, since=0):
+    """Sums of the rewards of whole episodes, of each lane in order."""
+    found = defaultdict(list)
+    for lane, rows in rows_by_lane(batches).items():
+        total = None
+        for first, terminated, truncated, valid, reward in rows:
+            if not valid:
+                continue
+            total = 0.0 if first else total
+            if total is not None:
+                total += reward
+                if terminated or truncated:
+                    found[lane].append(total)
+                    total = None
+    return found
+
+
+def chosen_first(trainer, parameters):
+    """What the trained policy does first."""
+    model = trainer._algorithm.build_model()
+    model.load_state_dict(parameters)
+    choice, _ = model.act(torch.tensor([[1.0, 0.0, 1.0]]), torch.tensor([True]), model.initial_state(1))
+    return int(choice.mode())
+
+
+@pytest.fixture
+def open_gate(monkeypatch):
+    """Whatever is predicted is trusted."""
+    monkeypatch.setattr(Rudder, "quality", 0.9)
+
+
+def test_with_the_environments_rewards_nothing_of_a_run_changes():
+    def weights(**settings):
+        with penstock.PPO(**{**SMALL, "rewards": "environment", **settings}) as algo:
+            algo.train(400, quiet=True)
+            return algo.get_parameters()[0], set(algo.status.experience)
+
+    (plain, shown), (other, _) = weights(), weights(redistributor_size=7)
+    assert identical(plain, other) and not any(name.startswith("redistribution") for name in shown)
+
+
+@pytest.mark.parametrize("points", [0, 4])
+@pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), (3, 1)])
+def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, length, lanes, points):
+    """However many segments an episode spans, and although the predictor changes on the way."""
+    kind = "integrated_gradients" if points else "difference"
+    settings = {**SMALL, "env_kwargs": {"length": length, "pays": 2.0}, "num_envs_per_worker": lanes}
+    with Trainer(
+        Remembering, **settings, redistribution_attribution=kind, redistribution_points=max(1, points)
+    ) as trainer:
+        true: list[float] = []
+        take_episodes = trainer._supervisor.progress.take_episodes
+        trainer._supervisor.progress.take_episodes = lambda episodes, successes: (
+            true.extend(r for r, _ in episodes), take_episodes(episodes, successes)
+        )  # fmt: skip
+        trainer.train(1_500, quiet=True)
+        batches, shown = trainer._algorithm.batches, trainer.status.experience
+        found = returns_by_lane(batches)
+        assert shown["redistribution/share"] == 1.0 and shown["redistribution/updates"] > 5
+    sums = [total for totals in found.values() for total in totals]
+    assert len(sums) > 20
+    assert np.allclose(np.array(sums), np.round(sums), atol=2e-3), "returns of this task are whole numbers"
+    assert np.mean([reward != round(reward) for row in rows_by_lane(batches).values() for *_, reward in row]) > 0.5
+    assert np.mean(sums) == pytest.approx(np.mean(true), abs=0.5), "and reported returns are true"
+
+
+def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
+    with Trainer(Remembering, **SMALL) as trainer:
+        trainer.train(300, quiet=True)
+        rows = [row for rows in rows_by_lane(trainer._algorithm.batches).values() for row in rows]
+    assert all(reward == 0.0 for _, terminated, _, _, reward in rows if not terminated)
+    assert trainer.status.experience["redistribution/share"] == 0.0
+
+
+def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(open_gate, monkeypatch):
+    broken = set[int]()
+    heed_gaps = Redistribution._heed_gaps
+
+    def watch(self, lanes, numbers):
+        broken.update(lanes[(numbers != self._next_numbers[lanes]) & (self._next_numbers[lanes] > 0)].tolist())
+        heed_gaps(self, lanes, numbers)
+
+    monkeypatch.setattr(Redistribution, "_heed_gaps", watch)
+    with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
+        trainer.train(640, quiet=True)
+        assert not broken
+        trainer.set_parameters(trainer.get_parameters())
+        trainer._algorithm.batches.clear()
+        trainer.train(1_500, quiet=True)
+        lanes = rows_by_lane(trainer._algorithm.batches)
+        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+    assert broken, "a segment that was not learned from yet was thrown away"
+    for lane, rows in lanes.items():
+        begins = next(n for n, row in enumerate(rows) if row[0])
+        assert begins > 0 and all(row[-1] == 0.0 for row in rows[:begins] if not row[1]) == (lane in broken)
+        assert any(row[-1] != 0.0 for row in rows[begins : begins + 5])
+    assert len(sums) > 10 and np.allclose(sums, np.round(sums), atol=2e-3)
+
+
+def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate):
+    with Trainer(Remembering, **{**SMALL, "env_kwargs": {"truncates": True}}) as trainer:
+        trainer.train(1_000, quiet=True)
+        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+    assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (penstock.PPO, {}),
+        (penstock.PPO, {"redistribution_value": "original"}),
+        (penstock.PQN, {"exploration_steps": 3_000, "hidden_sizes": (32,), "learning_rate": 3e-3}),
+    ],
+)
+def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
+    given = {**SMALL, "env_kwargs": {"length": 25, "pays": 1.0}, "segment_length": 16, "batch_size": 64}
+    given["redistributor_interval"] = 8
+    if algorithm is penstock.PPO:
+        given |= {"learning_rate": 3e-3, "gae_lambda": 0.9, "num_epochs": 4}
+    with algorithm(**{**given, **settings, "total_steps": 8_000, "seed": 1}) as algo:
+        algo.train(quiet=True)
+        choice, shown = chosen_first(algo, algo.get_parameters()[0]), algo.status.experience
+    assert shown["redistribution/quality"] > 0.5 and choice == 1
+
+
+def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several():
+    def weights(*calls):
+        with penstock.PPO(**{**SMALL, "seed": 5}) as algo:
+            for steps in calls:
+                algo.train(steps, quiet=True)
+            return algo.get_parameters()[0]
+
+    one = weights(3_200)
+    assert identical(one, weights(3_200)) and identical(one, weights(960, 1_120, 1_120))
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_published(inference):
+    settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9}
+    killed: list[float] = []
+
+    def kill(status):
+        if status.experience.get("redistribution/updates", 0) > 30 and not killed:
+            killed.append(status.experience["redistribution/updates"])
+            os.kill(pids_of(trainer)["redistributor"], signal.SIGKILL)
+        return not (killed and status.restarts and status.experience["redistribution/updates"] > killed[0] + 30)
+
+    with Trainer(PPO, **settings) as trainer:
+        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.status.restarts == 1
+        processes = Watched(list(pids_of(trainer).values()))
+    assert processes.left_after(10.0) == []
+
+
+def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
+    path = tmp_path / "run"
+    settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 4_000}
+    with penstock.PPO(**settings) as algo:
+        algo.train(quiet=True)
+        before = dict(algo.status.experience)
+    with Trainer.resume(path, total_steps=4_200) as trainer:
+        trainer.train(quiet=True)
+        after = trainer.status.experience
+    assert before["redistribution/quality"] > 0.5 and after["redistribution/updates"] > before["redistribution/updates"]
+    assert after["redistribution/lessons"] >= before["redistribution/lessons"] > 50
+    assert after["redistribution/error"] == pytest.approx(before["redistribution/error"], abs=0.1)
+
+
+def test_a_redistributor_whose_save_is_damaged_begins_anew_and_says_so(tmp_path):
+    path = tmp_path / "run"
+    with penstock.PPO(**{**SMALL, "run_dir": str(path), "total_steps": 2_000}) as algo:
+        algo.train(quiet=True)
+    (path / "redistributor" / "state.pt").write_bytes(b"nothing")
+    with Trainer.resume(path, total_steps=2_100) as trainer:
+        trainer.train(quiet=True)
+        assert trainer.status.experience["redistribution/updates"] < 10
+    assert "the redistributor begins anew" in (path / "log.txt").read_text()
+
+
+def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):
+    settings = {**SMALL, "env_kwargs": {"endless": True}, "redistributor_max_steps": 50, "run_dir": tmp_path / "run"}
+    with penstock.PPO(**settings) as algo:
+        algo.train(600, quiet=True)
+        shown = algo.status.experience
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count("redistributor_max_steps=50 steps: such episodes are left out") == 1
+    assert shown["redistribution/quality"] == 0.0 and shown["redistribution/dropped"] == 4
+
+
+def test_returns_that_are_all_equal_are_named_once(tmp_path):
+    settings = {**SMALL, "env_kwargs": {"length": 3, "pays": 0.0}, "run_dir": tmp_path / "run"}
+    with penstock.PPO(**settings) as algo:
+        algo.train(1_500, quiet=True)
+        assert algo.status.experience["redistribution/share"] == 0.0
+    assert (tmp_path / "run" / "log.txt").read_text().count("have returned 0. Until one differs") == 1
+
+
+def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
+    settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
+    with Trainer(Remembering, **settings) as trainer:
+        trainer.train(1_000, quiet=True)
+        role: Any = trainer._supervisor.backend._roles["redistributor"]
+        lessons = [episode.return_ for episode in role._rudder.lessons.episodes]
+        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+    assert isinstance(role, Redistributor) and max(lessons) == 3.0 and min(lessons) >= -3.0
+    assert max(sums) == pytest.approx(3.0, abs=1e-3)
+
+
+def test_a_lane_comes_once_in_each_turn_and_in_its_order():
+    turns = [turn.tolist() for turn in each_lane_once(np.array([3, 1, 3, 2, 1, 3]))]
+    assert turns == [[0, 1, 3], [2, 4], [5]] and list(each_lane_once(np.empty(0, np.int64))) == []
+
+
+@pytest.mark.parametrize("algorithm", ["DQN", "Rainbow", "R2D2", "SAC", "TD3", "A3C", "IMPACT", "ApeX"])
+def test_algorithms_that_cannot_take_redistributed_rewards_name_those_that_can(algorithm):
+    with pytest.raises(ConfigError, match=r"unknown setting 'rewards': rewards are redistributed by .* ppo, appo, a2c"):
+        getattr(penstock, algorithm)("CartPole-v1", rewards="rudder")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "message"),
+    [
+        ("LASER", {}, "this replays segments .uniform.: use rewards='environment', or ppo, appo"),
+        ("CLEAR", {}, "this replays segments"),
+        ("IMPALA", {"replay": ["queue:1/2", "uniform:1/2"]}, "this replays segments"),
+        ("PQN", {"redistribution_value": "original"}, "must be \"redistributed\": values are all that PQN learns"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused(algorithm, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        getattr(penstock, algorithm)("CartPole-v1", rewards="rudder", **settings)
