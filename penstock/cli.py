@@ -135,15 +135,18 @@ def evaluate(args: list[str]) -> int:
         return _wrong(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.envs.failures import EnvironmentFailure
     from penstock.runs.checkpoint import verify_checkpoint
-    from penstock.runs.run_directory import resolve_checkpoint
+    from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 
+    video = flags.video
     try:
         path = resolve_checkpoint(flags.run, flags.checkpoint, report=_warn)
         meta = verify_checkpoint(path)
+        if video == "auto":
+            video = str(RunDirectory.open(path.parent.parent).film_path(meta["steps"]))
         from penstock.play.evaluation import evaluate_run
 
         result = evaluate_run(
-            path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed,
+            path, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
             max_steps=flags.max_steps,
         )  # fmt: skip
     except _usage_errors() as error:
@@ -167,8 +170,8 @@ def evaluate(args: list[str]) -> int:
             f"returned by then counts, and {its} played no more of the {flags.episodes} episodes. --max-steps sets the "
             "bound"
         )
-    if flags.video is not None:
-        print(f"video: {flags.video}")
+    if video is not None:
+        print(f"video: {video}")
     return DONE
 
 

@@ -25,6 +25,7 @@ _COMFORTABLE_FILES = 512
 _EXTRAS = {
     "atari": (("ale_py",), "pip install 'penstock[atari]'"),
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
+    "gpu": (("pynvml",), "pip install 'penstock[gpu]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
     "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),

@@ -128,7 +128,7 @@ class EvalFlags:
     deterministic: bool = True
     """Play the likeliest action instead of sampling."""
     video: str | None = None
-    """File to film one more episode to, e.g. episode.mp4."""
+    """File to film one more episode to, e.g. episode.mp4; "auto": in videos/ of the run, by the weights' steps."""
     seed: int = 0
     """Seeds the environments and the sampling."""
     max_steps: int | None = None

@@ -16,7 +16,7 @@ MAY_USE = {
     "imports": set(),
     "output": set(),
     "config": {"imports", "ipc", "envs"},
-    "runs": set(),
+    "runs": {"ipc"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": set(),

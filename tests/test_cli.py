@@ -375,6 +375,17 @@ def test_eval_passes_on_how_to_play(run_dir, capsys):
     assert capsys.readouterr().out.endswith("video: a.mp4\n")
 
 
+def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
+    (run_dir / "checkpoints/best").rename(run_dir / "checkpoints/kept")
+    assert main(["eval", "my-run", "--video", "auto"]) == 0
+    assert main(["eval", "my-run/checkpoints/20000", "--video", "auto"]) == 0
+    assert [how["video"] for _, how in engine.evaluated] == ["my-run/videos/step-20000.mp4"] * 2
+    assert capsys.readouterr().out.endswith("video: my-run/videos/step-20000.mp4\n")
+    (run_dir / "checkpoints/kept").rename("saved")
+    assert main(["eval", "saved", "--video", "auto"]) == 2
+    assert "not a run" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("evaluation", "lines"),
     [
