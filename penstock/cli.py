@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | doctor | bench | autotune``.
+"""The command line: ``penstock train | eval | resume | runs | doctor | bench | autotune``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -175,6 +175,11 @@ def evaluate(args: list[str]) -> int:
     return DONE
 
 
+def runs(args: list[str]) -> int:
+    """Show the runs there are, as they stand now."""
+    return _study("penstock.studies.table", args)
+
+
 def doctor(args: list[str]) -> int:
     """Check this machine: what runs, what is missing, what to do about it."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -207,10 +212,22 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
     "resume": resume,
+    "runs": runs,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,
 }
+
+
+def _study(module: str, args: list[str]) -> int:
+    """Run a command over many runs."""
+    from penstock.runs.run_directory import RunDirectoryError
+    from penstock.studies import StudyError
+
+    try:
+        return int(importlib.import_module(module).command(args))
+    except (StudyError, RunDirectoryError, ConfigError) as error:
+        return _wrong(str(error))
 
 
 def _measure(module: str, args: list[str]) -> int:

@@ -8,6 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
+from penstock.studies import table
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -33,6 +34,10 @@ def read(command: list[str]) -> None:
             parse_changes(config, config(env="CartPole-v1").to_json(), flags, prog="penstock resume")
         case ["autotune", *flags]:
             parse(flags, autotune._own_flags(), "")
+        case ["runs", "diff", _, _]:
+            pass
+        case ["runs", *flags]:
+            parse_flags(table.Flags, flags, prog="penstock runs")
         case ["bench", "ideal", *flags]:
             parse(flags, ideal._own_flags(), "")
         case ["bench", name, *flags]:

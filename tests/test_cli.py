@@ -130,8 +130,8 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help"])
-def test_help_of_what_measures_answers_without_importing_torch_or_gymnasium(args):
+@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help", "runs --help"])
+def test_help_of_other_commands_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
     assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium"}
@@ -153,7 +153,8 @@ def test_help_ends_quietly_where_its_reader_has_had_enough(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(word in out for word in ("train", "eval", "resume", "doctor", "bench", "autotune", "130 interrupted"))
+    commands = ("train", "eval", "resume", "runs", "doctor", "bench", "autotune")
+    assert all(word in out for word in (*commands, "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out
     assert engine.prepared == 0
@@ -168,7 +169,7 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, doctor"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, runs"),
         (["train", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["train", "--env", "x"], "the algorithm comes first"),
         (["train", "ppo", *ENV, "--inference", "locl"], "inference='locl' is not legal; did you mean 'local'?"),
