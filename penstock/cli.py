@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | runs | doctor | bench | autotune``.
+"""The command line: ``penstock train | eval | resume | runs | multirun | doctor | bench | autotune``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -180,6 +180,11 @@ def runs(args: list[str]) -> int:
     return _study("penstock.studies.table", args)
 
 
+def multirun(args: list[str]) -> int:
+    """Train many runs: algorithms, settings and seeds."""
+    return _study("penstock.studies.multirun", args)
+
+
 def doctor(args: list[str]) -> int:
     """Check this machine: what runs, what is missing, what to do about it."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -213,6 +218,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "resume": resume,
     "runs": runs,
+    "multirun": multirun,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,

@@ -8,7 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
-from penstock.studies import table
+from penstock.studies import plan, table
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -38,6 +38,9 @@ def read(command: list[str]) -> None:
             pass
         case ["runs", *flags]:
             parse_flags(table.Flags, flags, prog="penstock runs")
+        case ["multirun", *flags]:
+            asked = plan.read([flag for flag in flags if flag != "--file" and not flag.endswith(".toml")])
+            plan.plan(asked)
         case ["bench", "ideal", *flags]:
             parse(flags, ideal._own_flags(), "")
         case ["bench", name, *flags]:

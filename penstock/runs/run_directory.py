@@ -94,7 +94,7 @@ class RunDirectory:
         created = datetime.now().astimezone()
         try:
             if path == "auto":
-                directory = _new_directory(f"{_safe(env_name)}-{_safe(algorithm)}-{created:%Y%m%d-%H%M%S}")
+                directory = _new_directory(f"{safe_name(env_name)}-{safe_name(algorithm)}-{created:%Y%m%d-%H%M%S}")
             else:
                 directory = Path(path)
                 directory.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def _new_directory(name: str) -> Path:
             number += 1
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """A name as one part of a path: "ALE/Pong-v5" -> "ALE-Pong-v5"."""
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "env"
 
