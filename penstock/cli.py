@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | runs | multirun | doctor | bench | autotune``.
+"""The command line: ``penstock train | eval | resume | runs | multirun | plot | compare | doctor | bench | autotune``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -185,6 +185,16 @@ def multirun(args: list[str]) -> int:
     return _study("penstock.studies.multirun", args)
 
 
+def plot(args: list[str]) -> int:
+    """Draw a metric of many runs, seeds as one curve."""
+    return _study("penstock.studies.plot", args)
+
+
+def compare(args: list[str]) -> int:
+    """Compare groups of runs, with intervals."""
+    return _study("penstock.studies.compare", args)
+
+
 def doctor(args: list[str]) -> int:
     """Check this machine: what runs, what is missing, what to do about it."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -219,6 +229,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "resume": resume,
     "runs": runs,
     "multirun": multirun,
+    "plot": plot,
+    "compare": compare,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,

@@ -26,6 +26,7 @@ _EXTRAS = {
     "atari": (("ale_py",), "pip install 'penstock[atari]'"),
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
     "gpu": (("pynvml",), "pip install 'penstock[gpu]'"),
+    "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
     "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),

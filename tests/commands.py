@@ -8,7 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
-from penstock.studies import plan, table
+from penstock.studies import compare, plan, plot, table
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -38,6 +38,11 @@ def read(command: list[str]) -> None:
             pass
         case ["runs", *flags]:
             parse_flags(table.Flags, flags, prog="penstock runs")
+        case ["plot", *flags]:
+            parse_flags(plot.Flags, flags, prog="penstock plot")
+        case ["compare", *flags]:
+            behind = flags[flags.index("--") + 1 :] if "--" in flags else flags
+            parse_flags(compare.Flags, behind, prog="penstock compare")
         case ["multirun", *flags]:
             asked = plan.read([flag for flag in flags if flag != "--file" and not flag.endswith(".toml")])
             plan.plan(asked)

@@ -130,7 +130,9 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help", "runs --help", "multirun --help"])
+@pytest.mark.parametrize(
+    "args", ["bench replay --help", "autotune --help", "runs --help", "multirun --help", "compare --help"]
+)
 def test_help_of_other_commands_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
@@ -153,7 +155,7 @@ def test_help_ends_quietly_where_its_reader_has_had_enough(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    commands = ("train", "eval", "resume", "runs", "multirun", "doctor", "bench", "autotune")
+    commands = ("train", "eval", "resume", "runs", "multirun", "plot", "compare", "doctor", "bench", "autotune")
     assert all(word in out for word in (*commands, "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out

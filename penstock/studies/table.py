@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.flags import parse_flags
-from penstock.runs.files import json_bytes, json_values
+from penstock.runs.files import json_bytes
 from penstock.runs.panels import clock, number
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.words import words_of
 
 _SHOWN = (
     "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",
@@ -156,7 +156,7 @@ def _diff(args: list[str]) -> int:
     for heading in ("", *args):
         table.add_column(Text(heading), overflow="fold")
     for name, (a, b) in found.items():
-        table.add_row(Text(name), Text(_text(a)), Text(_text(b)))
+        table.add_row(Text(name), Text(words_of(a)), Text(words_of(b)))
     Console(highlight=False).print(table)
     return 0
 
@@ -166,22 +166,16 @@ def _cell(name: str, run: RecordedRun, now: float) -> Text:
     if value is None:
         return Text("")
     if name == "state":
-        return Text(_text(value), style=_STATE_COLORS.get(value, ""))
+        return Text(words_of(value), style=_STATE_COLORS.get(value, ""))
     if name == "seconds":
         return Text(clock(value))
     if name in ("created", "updated"):
         return Text(clock(max(0.0, now - value)))
     if name in ("steps", "total_steps", "updates", "steps_per_second"):
         return Text(f"{value:,.0f}")
-    return Text(number(value) if isinstance(value, float) and name in _HEADINGS else _text(value))
+    return Text(number(value) if isinstance(value, float) and name in _HEADINGS else words_of(value))
 
 
 def _plain(value: Any) -> Any:
     """A value as a cell of CSV: what is no number or text as JSON."""
-    return value if value is None or isinstance(value, str | int | float) else _text(value)
-
-
-def _text(value: Any) -> str:
-    """A value in words that a terminal shows and does not obey: a copied run may hold anything."""
-    text = value if isinstance(value, str) else json.dumps(json_values(value))
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return value if value is None or isinstance(value, str | int | float) else words_of(value)
