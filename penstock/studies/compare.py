@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +20,8 @@ from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, grouped
 from penstock.studies.statistics import (
+    RESAMPLES,
+    Scores,
     first_reached,
     interquartile_mean,
     interval,
@@ -266,10 +268,18 @@ def read_bounds(path: Path) -> Bounds:
 
 def _aggregate(scores: list[np.ndarray]) -> dict[str, Any]:
     each = np.concatenate(scores).tolist()
-    low = high = None
-    if min(map(len, scores)) >= FEW:
-        low, high = (float(end) for end in interval(interquartile_mean, scores))
+    low, high = _ends(interquartile_mean, scores)
     return {"n": len(each), "iqm": float(interquartile_mean(scores)), "low": low, "high": high, "each": each}
+
+
+def _ends(
+    statistic: Callable[..., np.ndarray], *groups: Scores, resamples: int = RESAMPLES
+) -> tuple[float, float] | tuple[None, None]:
+    """Ends of an interval; None where an environment has too few runs for one."""
+    if min(len(task) for group in groups for task in group) < FEW:
+        return None, None
+    low, high = interval(statistic, *groups, resamples=resamples)
+    return float(low), float(high)
 
 
 def _improvement(first: Group, other: Group) -> dict[str, Any] | None:
@@ -277,10 +287,7 @@ def _improvement(first: Group, other: Group) -> dict[str, Any] | None:
     if not shared:
         return None
     sides = [[group.raw[env] for env in shared] for group in (first, other)]
-    low = high = None
-    if min(len(values) for side in sides for values in side) >= FEW:
-        ends = interval(probability_of_improvement, *sides, resamples=_RESAMPLES_OF_PAIRS)
-        low, high = (float(end) for end in ends)
+    low, high = _ends(probability_of_improvement, *sides, resamples=_RESAMPLES_OF_PAIRS)
     probability = float(probability_of_improvement(*sides))
     return {
         "group": first.name, "other": other.name, "tasks": len(shared), "probability": probability, "low": low,
@@ -303,8 +310,8 @@ def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
         }
         reached = sum(steps is not None for steps in spent["steps"])
         medians = {axis: median_with_misses(values) for axis, values in spent.items()}
-        about = {"group": group.name, "env": env, "target": wanted, "n": len(members), "reached": reached}
-        rows.append(about | medians)
+        about: dict[str, Any] = {"group": group.name, "env": env, "target": wanted, "n": len(members)}
+        rows.append(about | {"reached": reached} | medians)
     return rows
 
 
