@@ -259,7 +259,7 @@ def read_bounds(path: Path) -> Bounds:
         raise StudyError(f"--normalize {path} is not TOML: {error}") from error
     bounds = {}
     for env, table in contents.items():
-        ends = [table.get(name) for name in ("low", "high")] if isinstance(table, dict) else []
+        ends: list[Any] = [table.get(name) for name in ("low", "high")] if isinstance(table, dict) else []
         if len(ends) != 2 or not all(isinstance(end, int | float) for end in ends) or ends[0] == ends[1]:
             raise StudyError(f'--normalize {path}: [{env}] is not legal: write ["{env}"], low = 0.0, high = 500.0')
         bounds[env] = (float(ends[0]), float(ends[1]))
