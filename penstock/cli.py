@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | runs | multirun | plot | compare | doctor | bench | autotune``.
+"""The command line: ``penstock train | eval | resume | runs | multirun | plot | compare | dashboard | ...``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -195,6 +195,17 @@ def compare(args: list[str]) -> int:
     return _study("penstock.studies.compare", args)
 
 
+def dashboard(args: list[str]) -> int:
+    """Show runs in the browser while they train."""
+    from penstock.dashboard import DashboardError
+    from penstock.dashboard.command import command
+
+    try:
+        return command(args)
+    except DashboardError as error:
+        return _wrong(str(error))
+
+
 def doctor(args: list[str]) -> int:
     """Check this machine: what runs, what is missing, what to do about it."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -231,6 +242,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "multirun": multirun,
     "plot": plot,
     "compare": compare,
+    "dashboard": dashboard,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,

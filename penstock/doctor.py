@@ -25,6 +25,7 @@ _COMFORTABLE_FILES = 512
 _EXTRAS = {
     "atari": (("ale_py",), "pip install 'penstock[atari]'"),
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
+    "dashboard": (("starlette", "uvicorn"), "pip install 'penstock[dashboard]'"),
     "gpu": (("pynvml",), "pip install 'penstock[gpu]'"),
     "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),

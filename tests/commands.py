@@ -7,6 +7,7 @@ from pathlib import Path
 from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
+from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
 from penstock.studies import compare, plan, plot, table
 
@@ -38,6 +39,8 @@ def read(command: list[str]) -> None:
             pass
         case ["runs", *flags]:
             parse_flags(table.Flags, flags, prog="penstock runs")
+        case ["dashboard", *flags]:
+            parse_flags(dashboard.Flags, flags, prog="penstock dashboard")
         case ["plot", *flags]:
             parse_flags(plot.Flags, flags, prog="penstock plot")
         case ["compare", *flags]:

@@ -30,8 +30,10 @@ MAY_USE = {
     "pages": {"config", "algorithms", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
+    "dashboard": {"flags", "runs"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
-    "cli": {"studies", "config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor", "bench"},
+    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor"}
+    | {"bench", "studies", "dashboard"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 
@@ -128,6 +130,7 @@ def test_no_helper_is_written_twice():
         ("penstock.replay", {"torch", "gymnasium"}),
         ("penstock.replay.cpprb", {"torch", "gymnasium"}),
         ("penstock.runs", {"torch", "gymnasium"}),
+        ("penstock.dashboard.catalogue", {"torch", "gymnasium"}),
         ("penstock.studies.table", {"torch", "gymnasium", "numpy"}),
         ("penstock.bench.replay", {"torch", "gymnasium"}),
         ("penstock.bench.ideal", {"torch", "gymnasium"}),

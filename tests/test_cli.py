@@ -155,7 +155,8 @@ def test_help_ends_quietly_where_its_reader_has_had_enough(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    commands = ("train", "eval", "resume", "runs", "multirun", "plot", "compare", "doctor", "bench", "autotune")
+    training, many = ("train", "eval", "resume"), ("runs", "multirun", "plot", "compare", "dashboard")
+    commands = (*training, *many, "doctor", "bench", "autotune")
     assert all(word in out for word in (*commands, "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out

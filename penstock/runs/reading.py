@@ -105,14 +105,23 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
         if not place.is_dir():
             what = "a file" if place.exists() else "not there"
             raise RunDirectoryError(f"{place} is {what}: give runs, or folders that hold runs")
-        for path in _run_paths(place):
-            name = os.fspath(path if path == place else path.relative_to(place))
+        for path, name in paths_in(place):
             try:
                 found.setdefault(path.resolve(), RecordedRun(RunDirectory.open(path), name))
             except RunDirectoryError:  # the config.json of something else, or half a copy
                 if path == place:
                     raise
     return sorted(found.values(), key=lambda run: (run.summary["created"] or 0.0, run.name))
+
+
+def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
+    """Folders with a config.json, from `place` on, and what runs there are called; nothing within a run is another."""
+    for folder, folders, files in os.walk(place):
+        if CONFIG in files:
+            folders.clear()
+            path = Path(folder)
+            yield path, os.fspath(path if path == place else path.relative_to(place))
+        folders.sort()
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -156,15 +165,6 @@ def column(lines: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float]
     points = [(line[x], line[y]) for line in lines if line.get(x) is not None and line.get(y) is not None]
     points.sort(key=lambda point: point[0])
     return [float(at) for at, _ in points], [float(value) for _, value in points]
-
-
-def _run_paths(place: Path) -> Iterator[Path]:
-    """Folders with a config.json, from `place` on; nothing within a run is another."""
-    for folder, folders, files in os.walk(place):
-        if CONFIG in files:
-            folders.clear()
-            yield Path(folder)
-        folders.sort()
 
 
 def _last_known(run: RunDirectory) -> dict[str, Any]:
