@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | doctor | bench | autotune | search``.
+"""The command line: ``penstock train | eval | resume | runs | multirun | plot | compare | dashboard | ...``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -135,15 +135,18 @@ def evaluate(args: list[str]) -> int:
         return _wrong(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.envs.failures import EnvironmentFailure
     from penstock.runs.checkpoint import verify_checkpoint
-    from penstock.runs.run_directory import resolve_checkpoint
+    from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 
+    video = flags.video
     try:
         path = resolve_checkpoint(flags.run, flags.checkpoint, report=_warn)
         meta = verify_checkpoint(path)
+        if video == "auto":
+            video = str(RunDirectory.open(path.parent.parent).film_path(meta["steps"]))
         from penstock.play.evaluation import evaluate_run
 
         result = evaluate_run(
-            path, episodes=flags.episodes, deterministic=flags.deterministic, video=flags.video, seed=flags.seed,
+            path, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
             max_steps=flags.max_steps,
         )  # fmt: skip
         if flags.explain is not None:
@@ -171,11 +174,42 @@ def evaluate(args: list[str]) -> int:
             f"returned by then counts, and {its} played no more of the {flags.episodes} episodes. --max-steps sets the "
             "bound"
         )
-    if flags.video is not None:
-        print(f"video: {flags.video}")
+    if video is not None:
+        print(f"video: {video}")
     if flags.explain is not None:
         print(f"explanation: {flags.explain}")
     return DONE
+
+
+def runs(args: list[str]) -> int:
+    """Show the runs there are, as they stand now."""
+    return _study("penstock.studies.table", args)
+
+
+def multirun(args: list[str]) -> int:
+    """Train many runs: algorithms, settings and seeds."""
+    return _study("penstock.studies.multirun", args)
+
+
+def plot(args: list[str]) -> int:
+    """Draw a metric of many runs, seeds as one curve."""
+    return _study("penstock.studies.plot", args)
+
+
+def compare(args: list[str]) -> int:
+    """Compare groups of runs, with intervals."""
+    return _study("penstock.studies.compare", args)
+
+
+def dashboard(args: list[str]) -> int:
+    """Show runs in the browser while they train."""
+    from penstock.dashboard import DashboardError
+    from penstock.dashboard.command import command
+
+    try:
+        return command(args)
+    except DashboardError as error:
+        return _wrong(str(error))
 
 
 def doctor(args: list[str]) -> int:
@@ -215,11 +249,27 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
     "resume": resume,
+    "runs": runs,
+    "multirun": multirun,
+    "plot": plot,
+    "compare": compare,
+    "dashboard": dashboard,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,
     "search": search,
 }
+
+
+def _study(module: str, args: list[str]) -> int:
+    """Run a command over many runs."""
+    from penstock.runs.run_directory import RunDirectoryError
+    from penstock.studies import StudyError
+
+    try:
+        return int(importlib.import_module(module).command(args))
+    except (StudyError, RunDirectoryError, ConfigError) as error:
+        return _wrong(str(error))
 
 
 def _measure(module: str, args: list[str]) -> int:

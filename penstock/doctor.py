@@ -26,6 +26,8 @@ _EXTRAS = {
     "atari": (("ale_py",), "pip install 'penstock[atari]'"),
     "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
     "tune": (("optuna",), "pip install 'penstock[tune]'"),
+    "dashboard": (("starlette", "uvicorn"), "pip install 'penstock[dashboard]'"),
+    "gpu": (("pynvml",), "pip install 'penstock[gpu]'"),
     "video": (("imageio", "av"), "pip install 'penstock[video]'"),
     "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
     "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),

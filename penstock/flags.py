@@ -128,7 +128,7 @@ class EvalFlags:
     deterministic: bool = True
     """Play the likeliest action instead of sampling."""
     video: str | None = None
-    """File to film one more episode to, e.g. episode.mp4."""
+    """File to film one more episode to, e.g. episode.mp4; "auto": in videos/ of the run, by the weights' steps."""
     explain: str | None = None
     """File to draw one more episode's redistributed rewards to, e.g. rewards.png, of a run with rewards="rudder"."""
     seed: int = 0

@@ -7,8 +7,10 @@ from pathlib import Path
 from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
+from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
+from penstock.studies import compare, plan, plot, table
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
 
@@ -38,6 +40,20 @@ def read(command: list[str]) -> None:
             search._shown_flags().parse_args(["--show", *flags])
         case ["search", *flags]:
             parse(flags, search._own_flags(), "")
+        case ["runs", "diff", _, _]:
+            pass
+        case ["runs", *flags]:
+            parse_flags(table.Flags, flags, prog="penstock runs")
+        case ["dashboard", *flags]:
+            parse_flags(dashboard.Flags, flags, prog="penstock dashboard")
+        case ["plot", *flags]:
+            parse_flags(plot.Flags, flags, prog="penstock plot")
+        case ["compare", *flags]:
+            behind = flags[flags.index("--") + 1 :] if "--" in flags else flags
+            parse_flags(compare.Flags, behind, prog="penstock compare")
+        case ["multirun", *flags]:
+            asked = plan.read([flag for flag in flags if flag != "--file" and not flag.endswith(".toml")])
+            plan.plan(asked)
         case ["bench", "ideal", *flags]:
             parse(flags, ideal._own_flags(), "")
         case ["bench", name, *flags]:

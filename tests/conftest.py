@@ -15,6 +15,7 @@ SLOW_FILES = (
     "algorithms/test_optimizers.py", "algorithms/test_return_statistics.py", "algorithms/test_each_is_itself.py",
     "envs/test_seeds.py", "nn/test_encoders.py", "nn/test_actor_critic.py", "runs/test_runs_of_before.py",
     "test_examples.py", "test_readme.py", "test_output.py", "test_cli.py", "test_environments_page.py",
+    "studies/test_multirun.py", "dashboard/test_server.py", "dashboard/test_browser.py",
     "test_public_face.py", "test_architecture.py", "test_docs.py", "test_metrics_page.py",
 )  # fmt: skip
 """Files elsewhere that take seconds."""

@@ -16,7 +16,7 @@ MAY_USE = {
     "imports": set(),
     "output": set(),
     "config": {"imports", "ipc", "envs"},
-    "runs": set(),
+    "runs": {"ipc"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": set(),
@@ -31,7 +31,10 @@ MAY_USE = {
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
     "search": {"config", "runs", "ipc", "algorithms", "bench"},
-    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor", "bench", "search"},
+    "dashboard": {"flags", "runs"},
+    "studies": {"config", "flags", "runs", "ipc", "algorithms"},
+    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor"}
+    | {"bench", "search", "studies", "dashboard"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 
@@ -128,6 +131,8 @@ def test_no_helper_is_written_twice():
         ("penstock.replay", {"torch", "gymnasium"}),
         ("penstock.replay.cpprb", {"torch", "gymnasium"}),
         ("penstock.runs", {"torch", "gymnasium"}),
+        ("penstock.dashboard.catalogue", {"torch", "gymnasium"}),
+        ("penstock.studies.table", {"torch", "gymnasium", "numpy"}),
         ("penstock.bench.replay", {"torch", "gymnasium"}),
         ("penstock.bench.ideal", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),

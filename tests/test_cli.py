@@ -130,8 +130,11 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("args", ["bench replay --help", "autotune --help", "search --help"])
-def test_help_of_what_measures_answers_without_importing_torch_or_gymnasium(args):
+@pytest.mark.parametrize(
+    "args",
+    ["bench replay --help", "autotune --help", "search --help", "runs --help", "multirun --help", "compare --help"],
+)
+def test_help_of_other_commands_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
     assert done.returncode == 0
     assert not {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & {"torch", "gymnasium", "optuna"}
@@ -153,7 +156,8 @@ def test_help_ends_quietly_where_its_reader_has_had_enough(args):
 def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    commands = "train", "eval", "resume", "doctor", "bench", "autotune", "search"
+    training, many = ("train", "eval", "resume"), ("runs", "multirun", "plot", "compare", "dashboard")
+    commands = (*training, *many, "doctor", "bench", "autotune", "search")
     assert all(word in out for word in (*commands, "130 interrupted"))
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out
@@ -169,7 +173,7 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, doctor"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, runs"),
         (["train", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["train", "--env", "x"], "the algorithm comes first"),
         (["train", "ppo", *ENV, "--inference", "locl"], "inference='locl' is not legal; did you mean 'local'?"),
@@ -376,6 +380,17 @@ def test_eval_passes_on_how_to_play(run_dir, capsys):
     how = {"episodes": 4, "deterministic": False, "video": "a.mp4", "seed": 7, "max_steps": 90}
     assert engine.evaluated[0][1] == how
     assert capsys.readouterr().out.endswith("video: a.mp4\n")
+
+
+def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
+    (run_dir / "checkpoints/best").rename(run_dir / "checkpoints/kept")
+    assert main(["eval", "my-run", "--video", "auto"]) == 0
+    assert main(["eval", "my-run/checkpoints/20000", "--video", "auto"]) == 0
+    assert [how["video"] for _, how in engine.evaluated] == ["my-run/videos/step-20000.mp4"] * 2
+    assert capsys.readouterr().out.endswith("video: my-run/videos/step-20000.mp4\n")
+    (run_dir / "checkpoints/kept").rename("saved")
+    assert main(["eval", "saved", "--video", "auto"]) == 2
+    assert "not a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

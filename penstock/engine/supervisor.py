@@ -47,6 +47,7 @@ from penstock.engine.roster import role_specs
 from penstock.engine.saves import SAVE_SECONDS, Saves
 from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.watching.hangs import HangWatch
+from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.engine.watching.time_spent import rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
@@ -55,6 +56,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
 from penstock.runs.run_directory import RunDirectory
+from penstock.runs.state import Written
 
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
@@ -115,7 +117,8 @@ class Supervisor:
         self.progress.seconds = start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena)
-        self._chronicle = Chronicle(self.progress, hangs, run_directory)
+        hardware = Hardware(lambda: self.backend.pids, has_gpu=config.device != "cpu")
+        self._chronicle = Chronicle(self.progress, hangs, hardware, run_directory, has_begun=start.state.steps > 0)
         self._notes = notes
         self.is_closed = False
         self._is_started = False
@@ -179,6 +182,7 @@ class Supervisor:
                         self._hold_best()
                         self.saves.save_run(self.meta())
                 self._chronicle.refresh(final=True)
+                self._chronicle.ended(self._state_after(reason), reason)
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
@@ -187,6 +191,7 @@ class Supervisor:
                 self._chronicle.log(f"training was left by an exception: {error!r}")
                 if not self.is_closed:
                     self.saves.save_run(self.meta())
+                self._chronicle.ended("failed", repr(error))
                 raise
             finally:
                 self._arena.control[Control.GOAL] = 0
@@ -230,6 +235,11 @@ class Supervisor:
 
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self._config.total_steps)
+
+    def _state_after(self, reason: str) -> Written:
+        if reason == "interrupted":
+            return "interrupted"
+        return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
 
     def _schedule(self) -> None:
         self.evaluations.schedule(self.meta)
@@ -366,6 +376,7 @@ class Supervisor:
         except (RoleDied, LauncherDied) as error:
             self._fail(str(error), None)
         except KeyboardInterrupt:
+            self._chronicle.ended("interrupted", "interrupted")
             self.close(patience=0.0)
             raise
 
@@ -389,6 +400,7 @@ class Supervisor:
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)
+        self._chronicle.ended("failed", story.partition("\n")[0])
         self.close()
         # Of an exception that came from another process nothing more is known than the story tells.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)

@@ -140,8 +140,7 @@ class Trainer:
         changed = {name: now[name] for name in changes if now[name] != before.get(name)}
         each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
         self._run_directory.log(f"resumed at step {self.status.steps:,}{f' with {each}' if each else ''}")
-        if changed:
-            self._run_directory.amend(changed)
+        self._run_directory.go_on(self.status.steps, changed)
 
     def _open(
         self,

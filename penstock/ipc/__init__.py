@@ -13,8 +13,8 @@ from penstock._native import (
     scatter,
     set_parent_death_signal,
 )
-from penstock.ipc.cores import available_cores, whole_cores
-from penstock.ipc.memory import available_memory, require_memory
+from penstock.ipc.cores import available_cores, busy_by_core, cpu_quota, whole_cores
+from penstock.ipc.memory import available_memory, memory_use, require_memory
 from penstock.ipc.slot_state import SlotState
 from penstock.ipc.turns import taking_turns
 
@@ -29,8 +29,11 @@ __all__ = [
     "all_finite",
     "available_cores",
     "available_memory",
+    "busy_by_core",
+    "cpu_quota",
     "fence",
     "gather",
+    "memory_use",
     "require_memory",
     "scatter",
     "set_parent_death_signal",

@@ -31,6 +31,24 @@ def cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
+def busy_by_core(*, proc: Path = PROC) -> dict[int, float]:
+    """Seconds that each core of this process's affinity has been busy so far, with whatever program, by its number.
+
+    Parameters
+    ----------
+    proc
+        Where the kernel tells; another place only for tests.
+    """
+    cores = {f"cpu{number}": number for number in sorted(os.sched_getaffinity(0))}
+    busy = dict.fromkeys(cores.values(), 0.0)
+    for line in (proc / "stat").read_text().splitlines():
+        name, *counts = line.split(" ")
+        if name in cores:
+            user, nice, system, _, _, *others = map(int, counts[:8])  # idle, and idle but for a disk
+            busy[cores[name]] = (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
+    return busy
+
+
 def _quota(group: Cgroup) -> float | None:
     files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:

@@ -1,6 +1,7 @@
 """How much memory a run may take, asked before it is taken."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.ipc.cgroups import CGROUP, PROC, Cgroup, cgroups
 
@@ -8,6 +9,24 @@ _FILES = {  # of a cgroup, by its version: limit, use, and what memory.stat call
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
 }
+
+
+class MemoryUse(NamedTuple):
+    """Bytes in use, and how many may be."""
+
+    used: int
+    limit: int
+
+
+def memory_use(*, proc: Path = PROC, cgroup: Path = CGROUP) -> MemoryUse:
+    """Memory of the machine, or of the cgroup of this process that leaves less, with all programs in it.
+
+    Parameters
+    ----------
+    proc, cgroup : Path
+        Where the kernel tells; other places only for tests.
+    """
+    return min([_machine_use(proc), *_cgroup_uses(proc, cgroup)], key=lambda use: use.limit - use.used)
 
 
 def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
@@ -18,7 +37,8 @@ def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
     proc, cgroup : Path
         Where the kernel tells; other places only for tests.
     """
-    return min([_machine_available(proc), *_cgroup_headrooms(proc, cgroup)])
+    use = memory_use(proc=proc, cgroup=cgroup)
+    return max(0, use.limit - use.used)
 
 
 def require_memory(nbytes: int, what: str) -> None:
@@ -35,23 +55,23 @@ def require_memory(nbytes: int, what: str) -> None:
         )
 
 
-def _machine_available(proc: Path) -> int:
-    for line in (proc / "meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"{proc / 'meminfo'} has no MemAvailable line: Penstock needs Linux 3.14 or newer")
+def _machine_use(proc: Path) -> MemoryUse:
+    lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
+    nbytes = {name: int(count) * 1024 for name, count, *_ in lines}
+    if "MemAvailable:" not in nbytes:
+        raise RuntimeError(f"{proc / 'meminfo'} has no MemAvailable line: Penstock needs Linux 3.14 or newer")
+    return MemoryUse(nbytes["MemTotal:"] - nbytes["MemAvailable:"], nbytes["MemTotal:"])
 
 
-def _cgroup_headrooms(proc: Path, cgroup: Path) -> list[int]:
-    """Limit less use of every cgroup that this process is in."""
-    headrooms = []
+def _cgroup_uses(proc: Path, cgroup: Path) -> list[MemoryUse]:
+    """Use and limit of every cgroup that this process is in and that has a limit."""
+    uses = []
     for group in cgroups("memory", proc=proc, cgroup=cgroup):
         limit, usage, cache = _FILES[group.version]
         allowed = group.read(limit)
         if allowed.isdigit():
-            used = int(group.read(usage)) - _droppable(group, cache)
-            headrooms.append(max(0, int(allowed) - used))
-    return headrooms
+            uses.append(MemoryUse(int(group.read(usage)) - _droppable(group, cache), int(allowed)))
+    return uses
 
 
 def _droppable(group: Cgroup, entry: str) -> int:

@@ -167,6 +167,16 @@ def _exchange(a: Path, b: Path) -> bool:
     raise OSError(code, os.strerror(code), os.fspath(b))
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a file in the place of another: readers find the old content or the new, and nobody waits for the disk.
+
+    After a power failure it may be empty. `write_file_atomically` is for what must not be lost.
+    """
+    with _name_aside(path) as aside:
+        aside.write_bytes(data)
+        os.replace(aside, path)
+
+
 def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

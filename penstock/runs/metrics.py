@@ -32,17 +32,28 @@ class MetricsLog:
         The run directory, which exists; None: nothing is written.
     warn
         Takes the one line of warning. Default: standard error.
+    start
+        Steps and seconds of the checkpoint that a resumed run goes on from. A line of its own says so before the next
+        one, with ``"resumed": true``: what the file holds of later steps was undone. None: the run is new.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None] = _to_stderr) -> None:
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str] | None,
+        warn: Callable[[str], None] = _to_stderr,
+        start: tuple[int, float] | None = None,
+    ) -> None:
         self._directory = None if run_dir is None else Path(run_dir)
         self._warn = warn
+        self._start = start
         self._warned = False
         self._lines: AppendFile | None = None
         self._events: _EventFile | None = None
 
     def write(self, steps: int, seconds: float, values: Mapping[str, float]) -> None:
-        """Write one line ``{"steps": ..., "seconds": ..., <values>}`` and one TensorBoard scalar per value.
+        """Write one line ``{"steps": ..., "seconds": ..., "time": ..., <values>}`` and a TensorBoard scalar per value.
+
+        "time" is the calendar's, in seconds since 1970.
 
         Parameters
         ----------
@@ -59,8 +70,10 @@ class MetricsLog:
         try:
             if self._lines is None:
                 self._lines = AppendFile(self._directory / METRICS)
-            line = json.dumps(json_values({"steps": steps, "seconds": round(seconds, 3), **numbers}))
-            self._lines.append(line.encode() + b"\n")
+            if self._start is not None:
+                self._lines.append(_line(*self._start, {"resumed": True}))
+                self._start = None
+            self._lines.append(_line(steps, seconds, numbers))
             if self._events is None:
                 self._events = _EventFile(self._directory, steps)
             self._events.append(steps, {**numbers, "seconds": seconds})
@@ -77,6 +90,11 @@ class MetricsLog:
         for file in (self._lines, self._events):
             if file is not None:
                 file.close()
+
+
+def _line(steps: int, seconds: float, values: Mapping[str, float]) -> bytes:
+    when = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
+    return json.dumps(json_values(when | dict(values))).encode() + b"\n"
 
 
 class _EventFile:

@@ -1,12 +1,16 @@
 """The directory of one run: ``runs/<env>-<algorithm>-<time>/``.
 
 =====================  ====================================================================
-``config.json``        the algorithm, its settings, and the versions it ran with
+``config.json``        the algorithm, its settings, and what it ran with: command, commit,
+                       machine, versions
+``status.json``        where the run stands; replaced every second
 ``metrics.jsonl``      numbers over time; TensorBoard events beside it
 ``evaluations.jsonl``  every episode of every evaluation
+``hardware.jsonl``     cores, memory and GPUs over time
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, where they are saved
 ``redistributor/``     the predictor of returns, where rewards are redistributed
+``videos/``            films that ``penstock eval --video auto`` made
 ``log.txt``            what happened, with time stamps
 =====================  ====================================================================
 """
@@ -26,11 +30,13 @@ from typing import Any
 
 from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, verify_checkpoint
 from penstock.runs.files import AppendFile, json_bytes, previous_of, write_file_atomically
+from penstock.runs.gpus import Gpus
+from penstock.runs.machine import commit_of, this_command, this_machine
 from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
 
-CONFIG, LOG, CHECKPOINTS, REPLAY = "config.json", "log.txt", "checkpoints", "replay"
-REDISTRIBUTOR = "redistributor"
+CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoints", "replay", "videos"
+HARDWARE, REDISTRIBUTOR = "hardware.jsonl", "redistributor"
 
 _RUNS = Path("runs")
 
@@ -51,7 +57,10 @@ class RunDirectory:
     config : dict
         Its settings as JSON values, by field name.
     info : dict
-        env_name, created, versions of Penstock, Python, torch, numpy and Gymnasium.
+        env_name, created, command, commit (of the folder that the command was given in), penstock_commit (of Penstock's
+        own source, where it lies in a repository), machine, versions of Penstock, Python, torch, numpy and Gymnasium;
+        resumed: the time, steps, command and commits of every time that the run went on. Runs of before have the first
+        two and the versions.
     """
 
     def __init__(self, path: Path, algorithm: str, config: dict[str, Any], info: dict[str, Any]) -> None:
@@ -85,7 +94,7 @@ class RunDirectory:
         created = datetime.now().astimezone()
         try:
             if path == "auto":
-                directory = _new_directory(f"{_safe(env_name)}-{_safe(algorithm)}-{created:%Y%m%d-%H%M%S}")
+                directory = _new_directory(f"{safe_name(env_name)}-{safe_name(algorithm)}-{created:%Y%m%d-%H%M%S}")
             else:
                 directory = Path(path)
                 directory.mkdir(parents=True, exist_ok=True)
@@ -95,7 +104,9 @@ class RunDirectory:
                     f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
                     f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
                 )
-            info = {"env_name": env_name, "created": created.isoformat(timespec="seconds"), "versions": _versions()}
+            machine = this_machine() | _gpus(config)
+            info = {"env_name": env_name, "created": _now(created), **_command(), "machine": machine}
+            info["versions"] = _versions()
             record = {"algorithm": algorithm, "run": info, **config}
             write_file_atomically(directory / CONFIG, json_bytes(record))
         except OSError as error:
@@ -159,9 +170,17 @@ class RunDirectory:
             more = f" --max-seconds {max(1, round(seconds))}"
         return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
-    def amend(self, changes: Mapping[str, Any]) -> None:
-        """Write changed settings (JSON values) to ``config.json``: the run goes on with them."""
+    def film_path(self, steps: int) -> Path:
+        """Where a film of the weights of so many steps belongs; the folder is made."""
+        folder = self.path / VIDEOS
+        folder.mkdir(exist_ok=True)
+        return folder / f"step-{steps}.mp4"
+
+    def go_on(self, steps: int, changes: Mapping[str, Any]) -> None:
+        """Write to ``config.json`` that the run goes on from here, and with which other settings (JSON values)."""
         self.config |= changes
+        again = {"time": _now(datetime.now().astimezone()), "steps": steps, **_command()}
+        self.info["resumed"] = [*self.info.get("resumed", ()), again]
         record = {"algorithm": self.algorithm, "run": self.info, **self.config}
         write_file_atomically(self.path / CONFIG, json_bytes(record))
 
@@ -234,9 +253,25 @@ def _new_directory(name: str) -> Path:
             number += 1
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """A name as one part of a path: "ALE/Pong-v5" -> "ALE-Pong-v5"."""
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "env"
+
+
+def _now(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
+
+
+def _command() -> dict[str, str | None]:
+    """What is known of the command that trains."""
+    own = Path(__file__)
+    commits = {"commit": commit_of(Path.cwd()), "penstock_commit": commit_of(own.parent, own.name)}
+    return {"command": this_command(), **commits}
+
+
+def _gpus(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The machine's GPUs, where the run computes on one."""
+    return {"gpus": Gpus().names} if str(config.get("device", "cpu")).startswith("cuda") else {}
 
 
 def _versions() -> dict[str, str]:

@@ -20,6 +20,11 @@ class RoleShare:
     busy: float
     """Share of wall time spent in activities that are no waits, from 0 to 1."""
 
+    @property
+    def kind(self) -> str:
+        """The name without the number of processes: "rollout"."""
+        return self.name.partition(" ")[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Status:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.bench import BenchError, peers
-from penstock.bench.machine import _commit, describe, machine_facts
+from penstock.bench.machine import describe, machine_facts
 from penstock.bench.peers import CPPRB, FASTER_FIFO, SAMPLE_FACTORY, STABLE_BASELINES3
+from penstock.runs.machine import commit_of
 
 
 @pytest.fixture(autouse=True)
@@ -103,4 +104,4 @@ def test_the_machine_is_described_in_one_line():
 def test_a_file_outside_of_its_repository_has_no_commit(tmp_path):
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     (tmp_path / "stray.py").touch()
-    assert _commit(tmp_path / "stray.py") is None
+    assert commit_of(tmp_path, "stray.py") is None

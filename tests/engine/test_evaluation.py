@@ -344,7 +344,7 @@ def test_every_episode_of_every_evaluation_is_written_down(tmp_path):
     episodes = episodes_of(tmp_path / "run", eval_interval=0.25)
     steps = sorted({episode["steps"] for episode in episodes})
     assert len(episodes) == 40 * len(steps) and len(steps) == 4 and steps[-1] == 160
-    names = {"steps", "seconds", "version", "return", "length", "is_finished"}
+    names = {"steps", "seconds", "time", "version", "return", "length", "is_finished"}
     assert all(episode.keys() == names and episode["is_finished"] for episode in episodes)
     assert all(episode["length"] == 1 and episode["version"] == episode["steps"] / 16 for episode in episodes)
 

@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
+from penstock.runs import metrics
 from penstock.runs.metrics import MetricsLog
 from tests.runs.limits import files_no_larger_than
 
@@ -25,14 +26,20 @@ def scalars(run_dir, tag):
     return [(event.step, event.value) for event in events.Scalars(tag)]
 
 
-def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path):
+@pytest.fixture
+def in_2001(monkeypatch):
+    """A time of the calendar."""
+    monkeypatch.setattr(metrics.time, "time", lambda: 1e9)
+
+
+def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path, in_2001):
     log = MetricsLog(tmp_path)
     log.write(100, 1.5, {"return": 20.0, "losses/policy": -0.5})
     log.write(200, 2.5, {"return": 40.0})
     log.close()
     assert lines(tmp_path) == [
-        {"steps": 100, "seconds": 1.5, "return": 20.0, "losses/policy": -0.5},
-        {"steps": 200, "seconds": 2.5, "return": 40.0},
+        {"steps": 100, "seconds": 1.5, "time": 1e9, "return": 20.0, "losses/policy": -0.5},
+        {"steps": 200, "seconds": 2.5, "time": 1e9, "return": 40.0},
     ]
     assert scalars(tmp_path, "return") == [(100, 20.0), (200, 40.0)]
     assert scalars(tmp_path, "losses/policy") == [(100, -0.5)]
@@ -46,11 +53,11 @@ def test_what_was_written_is_there_before_the_log_is_closed(tmp_path):
     log.close()
 
 
-def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_path):
+def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_path, in_2001):
     log = MetricsLog(tmp_path)
     log.write(1, 1.0, {"loss": math.nan, "best": -math.inf})
     log.close()
-    assert lines(tmp_path) == [{"steps": 1, "seconds": 1.0, "loss": None, "best": None}]
+    assert lines(tmp_path) == [{"steps": 1, "seconds": 1.0, "time": 1e9, "loss": None, "best": None}]
     ((_, best),) = scalars(tmp_path, "best")
     assert best == -math.inf
 
@@ -68,6 +75,17 @@ def test_a_resumed_run_goes_on_behind_a_line_that_was_cut_off(tmp_path):
     assert json.loads(whole)["steps"] == 100
     assert cut == '{"steps": 200, "ret'
     assert json.loads(added)["steps"] == 150
+
+
+def test_a_resumed_run_says_once_from_which_steps_it_goes_on(tmp_path, in_2001):
+    log = MetricsLog(tmp_path, start=(64, 0.5))
+    assert not (tmp_path / "metrics.jsonl").exists()
+    log.write(100, 1.5, {"return": 20.0})
+    log.write(200, 2.5, {"return": 40.0})
+    log.close()
+    marker, *others = lines(tmp_path)
+    assert marker == {"steps": 64, "seconds": 0.5, "time": 1e9, "resumed": True}
+    assert [line["steps"] for line in others] == [100, 200]
 
 
 def test_without_a_run_directory_nothing_is_written(tmp_path, monkeypatch):

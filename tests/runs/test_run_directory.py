@@ -55,6 +55,28 @@ def test_config_json_holds_every_setting_and_the_versions():
     assert set(record["run"]["versions"]) == {"penstock", "python", "torch", "numpy", "gymnasium"}
 
 
+def test_config_json_says_what_the_run_was_made_with():
+    info = json.loads((create("my-run").path / "config.json").read_text())["run"]
+    assert info["command"] and info["machine"]["cpu"] and info["machine"]["memory"] > 2**20
+    assert info["commit"] is None, "this folder is in no repository"
+    assert "gpus" not in info["machine"]
+
+
+def test_config_json_says_when_the_run_went_on_and_how_it_has_changed():
+    run = create("my-run")
+    run.go_on(100, {"gamma": 0.9})
+    RunDirectory.open("my-run").go_on(200, {})
+    found = RunDirectory.open("my-run")
+    assert found.config["gamma"] == 0.9
+    assert [again["steps"] for again in found.info["resumed"]] == [100, 200]
+    assert all(again["command"] and again["time"] for again in found.info["resumed"])
+
+
+def test_films_lie_by_the_steps_of_the_weights():
+    path = create("my-run").film_path(20_000)
+    assert path == Path("my-run/videos/step-20000.mp4") and path.parent.is_dir()
+
+
 def test_settings_that_json_has_no_words_for_are_written_as_text():
     create("my-run", env_kwargs={"size": np.int64(3), "scale": np.float32(0.5), "far": float("inf"), "grid": {1}})
     record = json.loads((Path("my-run") / "config.json").read_text())

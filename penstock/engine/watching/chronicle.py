@@ -10,15 +10,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.engine.watching.hangs import HangWatch
+from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.play.evaluation import Evaluation
 from penstock.runs.episodes import EpisodesLog
+from penstock.runs.lines import LinesLog
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import RunDirectory
+from penstock.runs.run_directory import HARDWARE, RunDirectory
+from penstock.runs.state import StateFile, Written
 from penstock.runs.status import Status
 
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
-METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl
+METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
+HARDWARE_INTERVAL = 2.0  # seconds between two lines of hardware.jsonl
 
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
@@ -33,7 +37,7 @@ class View(Protocol):
 
 
 class Chronicle:
-    """Hands the run's status to the view, the user's callback and ``metrics.jsonl``, and events to view and log.
+    """Hands the run's status to view, user's callback, ``status.json`` and ``metrics.jsonl``, events to view and log.
 
     Parameters
     ----------
@@ -41,8 +45,12 @@ class Chronicle:
         Where the run stands.
     hangs
         Tells of environments that hang.
+    hardware
+        Tells of cores, memory and GPUs.
     run_directory
         Where it is written; None: nowhere.
+    has_begun
+        Whether the run goes on from a checkpoint, where `progress` stands.
 
     Attributes
     ----------
@@ -50,16 +58,28 @@ class Chronicle:
         Whether the user's callback has asked for an end; it is not called again then.
     """
 
-    def __init__(self, progress: Progress, hangs: HangWatch, run_directory: RunDirectory | None) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        hangs: HangWatch,
+        hardware: Hardware,
+        run_directory: RunDirectory | None,
+        *,
+        has_begun: bool = False,
+    ) -> None:
         self._progress = progress
         self._hangs = hangs
+        self._hardware = hardware
         self._run_directory = run_directory
         path = None if run_directory is None else run_directory.path
-        self._metrics, self._episodes = MetricsLog(path, self.event), EpisodesLog(path, self.event)
+        start = (progress.steps, progress.seconds) if has_begun else None
+        self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
+        self._hardware_lines = LinesLog(None if path is None else path / HARDWARE, self.event)
+        self._state = StateFile(path)
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
-        self._next_refresh = self._next_metrics = 0.0
+        self._next_refresh = self._next_metrics = self._next_state = self._next_hardware = 0.0
 
     @contextmanager
     def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
@@ -113,14 +133,35 @@ class Chronicle:
             self._progress.take_metrics(_numbers_in(answer))
         if self._view is not None:
             self._view.update(status)
+        if now >= self._next_state:
+            self._next_state = now + METRICS_INTERVAL
+            self._state.write(status, "running")
+        if now >= self._next_hardware and self._run_directory is not None:
+            self._next_hardware = now + HARDWARE_INTERVAL
+            self._write_hardware(status)
         if (now >= self._next_metrics or final) and status.steps:
             self._next_metrics = now + METRICS_INTERVAL
             self._metrics.write(status.steps, status.seconds, metrics_of(status))
+
+    def ended(self, state: Written, reason: str) -> None:
+        """Write down that the run does not train any more, and why."""
+        self._state.write(self._progress.status(), state, reason)
 
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
         self._episodes.close()
+        self._hardware_lines.close()
+
+    def _write_hardware(self, status: Status) -> None:
+        if sample := self._hardware.sample():
+            when = {"steps": status.steps, "seconds": round(status.seconds, 3), "time": round(time.time(), 3)}
+            self._hardware_lines.write([when | rounded(sample)])
+
+
+def rounded(sample: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Shares and cores to a thousandth: more would only fill the disk."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in sample.items()}
 
 
 def _numbers_in(answer: object) -> dict[str, float]:
@@ -164,5 +205,5 @@ def metrics_of(status: Status) -> dict[str, float]:
     values |= {f"loss/{name}": value for name, value in status.losses.items()}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
-    values |= {f"time/{role.name}/{name}": share for role in status.roles for name, share in role.activities.items()}
+    values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}
     return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from penstock.engine.roles.specs import RoleSpec
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching.clock import CPU, WALL
 from penstock.experience.layout import RoleKind, RunShape
+from penstock.ipc import busy_by_core
 from penstock.runs.status import REAL_WORK
 
 PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {"write": "copying", "gather": "copying"}
@@ -75,14 +74,7 @@ class RoleTime:
 
 def busy_seconds() -> float:
     """Seconds that the cores of this run have been busy so far, with whatever program."""
-    cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-    ticks = 0
-    for line in Path("/proc/stat").read_text().splitlines():
-        name, *counts = line.split(" ")
-        if name in cores:
-            user, nice, system, _, _, *others = map(int, counts[:8])  # idle, and idle but for a disk
-            ticks += user + nice + system + sum(others)
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(busy_by_core().values())
 
 
 def is_work(activity: str) -> bool:

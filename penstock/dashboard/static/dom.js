@@ -1,0 +1,67 @@
+// Elements and numbers. Everything that a run holds becomes text here, never markup.
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map(asNode));
+  return made;
+}
+
+function asNode(child) {
+  return child instanceof Node ? child : document.createTextNode(String(child));
+}
+
+export function number(value) {
+  if (value === null || value === undefined) return "";
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  if (size >= 10 || value === 0) return value.toFixed(1);
+  return size >= 0.01 ? value.toFixed(3) : value.toExponential(1);
+}
+
+export function count(value) {
+  return value === null || value === undefined ? "" : Math.round(value).toLocaleString("en");
+}
+
+export function clock(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const whole = Math.floor(seconds), two = (part) => String(part).padStart(2, "0");
+  const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+export async function get(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.json();
+}
+
+// A stream that is open only while the page is seen: a hidden page costs nothing.
+export function stream(path, listeners) {
+  let source = null, closed = false;
+  const connection = document.getElementById("connection");
+  const open = () => {
+    if (closed || source || document.hidden) return;
+    source = new EventSource(path());
+    source.onopen = () => { connection.textContent = ""; };
+    source.onerror = () => {
+      connection.textContent = "no connection, trying again";
+      if (source && source.readyState === EventSource.CLOSED) {
+        source = null;
+        setTimeout(open, 2000);
+      }
+    };
+    for (const [name, listener] of Object.entries(listeners)) {
+      source.addEventListener(name, (event) => listener(JSON.parse(event.data), event.lastEventId));
+    }
+  };
+  const shut = () => { if (source) source.close(); source = null; };
+  const seen = () => (document.hidden ? shut() : open());
+  document.addEventListener("visibilitychange", seen);
+  open();
+  return () => { closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
+}

@@ -1,0 +1,54 @@
+"""Which process trains a run, written down so that another one can tell whether it is still there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+_STARTED = 19  # place of the start time among the fields behind the name in /proc/PID/stat (field 22 of proc(5))
+
+
+def this_process() -> dict[str, Any]:
+    """Describe this process: pid, start (clock ticks since boot), boot and namespace (whose pids they are), host."""
+    pid = os.getpid()
+    return {"pid": pid, "start": _start_of(pid), **_numbering(), "host": socket.gethostname()}
+
+
+def is_alive(process: Mapping[str, Any]) -> bool | None:
+    """Whether the process that `this_process` described is alive; None: it is of another machine or container.
+
+    A process id may have been given to another process since. That one has another start time.
+    """
+    if any(process.get(name) != mine for name, mine in _numbering().items()):
+        return None
+    pid = process.get("pid")
+    return isinstance(pid, int) and _start_of(pid) == process.get("start") is not None
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Fields behind the name in ``/proc/PID/stat``, from the state on; none if there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except (OSError, ValueError):
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _start_of(pid: int) -> int | None:
+    """Clock ticks from boot to the start of a process; None where there is none, or it has ended but for its parent."""
+    fields = stat_fields(pid)
+    return int(fields[_STARTED]) if fields and fields[0] not in "ZX" else None
+
+
+def _numbering() -> dict[str, str]:
+    """Whose process ids those of this process are: of which boot, and of which container."""
+    try:
+        boot = (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+        namespace = os.readlink(_PROC / "self" / "ns" / "pid")
+    except OSError:
+        boot, namespace = "", ""
+    return {"boot": boot, "namespace": namespace}

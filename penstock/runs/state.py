@@ -1,0 +1,85 @@
+"""``status.json``: where a run stands, for whoever looks from outside."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from penstock.runs.files import json_values, remove_leftovers, replace_file
+from penstock.runs.process import is_alive, this_process
+from penstock.runs.status import Status
+
+STATUS = "status.json"
+SILENT_SECONDS = 60.0
+"""After so long without a word a run of another machine is no longer taken to be running."""
+
+Written = Literal["running", "paused", "done", "interrupted", "failed"]
+"""What a run says of itself. "paused": ``train(steps)`` has returned before the run's budget was spent."""
+
+State = Written | Literal["died", "silent", "unknown"]
+"""What is known of it from outside, too: that its process is gone, that nothing was heard from another machine for a
+minute, or that it was written by a Penstock without ``status.json``."""
+
+
+class StateFile:
+    """Writes ``status.json`` into a run directory; with None it writes nothing at all.
+
+    What cannot be written is left out: the metrics tell of a disk that is full.
+
+    Parameters
+    ----------
+    run_dir
+        The run directory, which exists; None: nothing is written.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str] | None) -> None:
+        self._path = None if run_dir is None else Path(run_dir) / STATUS
+        self._process = this_process()
+        if self._path is not None:
+            remove_leftovers(self._path.parent, STATUS)
+
+    def write(self, status: Status, state: Written, reason: str = "") -> None:
+        """Replace the file.
+
+        Parameters
+        ----------
+        status
+            Where the run stands: all of it is written.
+        state
+            What it does.
+        reason
+            Why it does not run: "target", "steps", "seconds", "callback", "interrupted", or what failed.
+        """
+        if self._path is None:
+            return
+        about = {"state": state, "reason": reason, "time": round(time.time(), 3), "process": self._process}
+        record = about | dataclasses.asdict(status)
+        with suppress(OSError):
+            replace_file(self._path, json.dumps(json_values(record)).encode() + b"\n")
+
+
+def read_state(run_dir: Path) -> dict[str, Any]:
+    """Return what ``status.json`` says; nothing where there is none, or none that can be read."""
+    try:
+        record = json.loads((run_dir / STATUS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def state_of(record: Mapping[str, Any]) -> State:
+    """Say what is known of a run from its ``status.json``."""
+    state: State = record.get("state", "unknown")
+    if state not in ("running", "paused"):
+        return state
+    process = record.get("process")
+    alive = is_alive(process) if isinstance(process, Mapping) else None
+    if alive is None:
+        return state if time.time() - record.get("time", 0.0) < SILENT_SECONDS else "silent"
+    return state if alive else "died"

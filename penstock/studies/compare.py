@@ -1,0 +1,344 @@
+"""Groups of runs beside each other: scores with intervals, time to a target, and how likely one is better."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from penstock.flags import parse_flags
+from penstock.runs.files import json_bytes
+from penstock.runs.panels import number
+from penstock.runs.reading import RecordedRun, column, find_runs
+from penstock.studies import StudyError
+from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.curves import FEW, grouped
+from penstock.studies.statistics import (
+    RESAMPLES,
+    Scores,
+    first_reached,
+    interquartile_mean,
+    interval,
+    median_with_misses,
+    optimality_gap,
+    performance_profile,
+    probability_of_improvement,
+)
+from penstock.studies.words import drawn, words_of
+
+EVALUATION = "evaluation/mean_return"
+Bounds = dict[str, tuple[float, float]]
+"""Returns that become 0 and 1, by environment."""
+
+_PROFILE_POINTS = 21
+_RESAMPLES_OF_PAIRS = 2_000
+_UNCOMPARED = ("run_dir", "seed", "env", "env_kwargs")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Compare groups of runs, the first with each of the others.
+
+    penstock compare A -- B compares the runs in A with those in B; with --by, groups are made of what runs have there.
+    """
+
+    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    """Runs, or folders that hold runs; "--" stands between groups."""
+    by: str = ""
+    """Columns or settings, separated by commas, whose values make the groups."""
+    where: str = ""
+    """Which runs, as in penstock runs."""
+    score: Literal["final", "best"] = "final"
+    """A run's mean return in its last evaluation, or in its best, which flatters."""
+    target: float | None = None
+    """Return to be reached; None: the runs' own target_return, where they have one."""
+    normalize: Path | None = None
+    """TOML file with a table per environment: low and high, which become 0 and 1. Needed for several environments."""
+    markdown: bool = False
+    """Print tables in Markdown."""
+    json: bool = False
+    """Print everything, with profiles, as JSON."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are one side of the comparison.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    runs
+        Those with a score.
+    without
+        Names of those that have no evaluation.
+    scores
+        By environment, float64 ``[n]``; normalised where that was asked for.
+    raw
+        The same as the environment has it.
+    """
+
+    name: str
+    runs: list[RecordedRun]
+    without: list[str]
+    scores: dict[str, np.ndarray]
+    raw: dict[str, np.ndarray]
+
+
+def command(args: list[str]) -> int:
+    """Run the command; return its exit code.
+
+    Raises
+    ------
+    StudyError, RunDirectoryError
+        It was asked wrongly.
+    """
+    *before, last = _split(args)
+    flags = parse_flags(Flags, last, prog="penstock compare")
+    if any(word.startswith("-") for side in before for word in side):
+        raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
+    places = [*before, [str(place) for place in flags.dirs]]
+    found_runs = [chosen(find_runs(place), flags.where) for place in places]
+    if before:
+        if flags.by:
+            raise StudyError('groups are given twice, by "--" and by --by: use one of them')
+        sides = list(zip(map(" ".join, places), found_runs, strict=True))
+    else:
+        keys = [key for key in flags.by.split(",") if key]
+        if not keys:
+            raise StudyError("two groups are needed: penstock compare A -- B, or penstock compare DIR --by algorithm")
+        for key in keys:
+            require_known(key, found_runs[0], "--by")
+        sides = list(grouped(found_runs[0], keys).items())
+    if len(sides) < 2:
+        names = ", ".join(name for name, _ in sides)
+        raise StudyError(f"two groups are needed, and there is {f'one: {names}' if names else 'none: no runs'}")
+    bounds = {} if flags.normalize is None else read_bounds(flags.normalize)
+    groups = [group_of(name, runs, flags.score, bounds) for name, runs in sides]
+    found = comparison(groups, flags.target, is_normalized=bool(bounds))
+    for line in warnings_about(groups, flags, is_normalized=bool(bounds)):
+        print(f"warning: {line}", file=sys.stderr)
+    if flags.json:
+        print(json_bytes(found).decode(), end="")
+    else:
+        print("\n\n".join(drawn(table, markdown=flags.markdown) for table in tables(found)))
+    return 0
+
+
+def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds) -> Group:
+    """Take the scores of runs.
+
+    Raises
+    ------
+    StudyError
+        None has one; or scores are to be normalised, and an environment has no bounds.
+    """
+    raw: dict[str, list[float]] = {}
+    scored, without = [], []
+    for run in runs:
+        _, returns = column(run.lines, "steps", EVALUATION)
+        if not returns:
+            without.append(run.name)
+            continue
+        scored.append(run)
+        raw.setdefault(str(run.summary["env"]), []).append(returns[-1] if score == "final" else max(returns))
+    if not scored:
+        raise StudyError(f"no run of {name} has been evaluated: there is nothing to compare")
+    arrays = {env: np.array(values) for env, values in sorted(raw.items())}
+    scores = dict(arrays)
+    for env in bounds and arrays:
+        if env not in bounds:
+            raise StudyError(f"--normalize has no table for {env!r}: write low and high of every environment")
+        low, high = bounds[env]
+        scores[env] = (arrays[env] - low) / (high - low)
+    return Group(name, scored, without, scores, arrays)
+
+
+def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: bool) -> dict[str, Any]:
+    """Work out everything that is told.
+
+    Returns
+    -------
+    dict
+        ``scores``: a row per group and environment, and per group over all; ``improvement``: how likely the first group
+        is better than each other; ``targets``: a row per group and environment that has a target; ``profiles``:
+        by group, share of runs above each of ``thresholds``; ``settings``: what the groups have otherwise, by name.
+    """
+    scores: list[dict[str, Any]] = []
+    for group in groups:
+        for env, values in group.raw.items():
+            scores.append({"group": group.name, "env": env, **_aggregate([values])})
+        if is_normalized:
+            over_all = list(group.scores.values())
+            gap = float(optimality_gap(over_all))
+            about = {"group": group.name, "env": "all, normalized", "optimality_gap": gap}
+            scores.append(about | _aggregate(over_all))
+    first, *others = groups
+    thresholds = _thresholds(groups)
+    shares_of = {group.name: performance_profile(list(group.scores.values()), thresholds) for group in groups}
+    return {
+        "scores": scores,
+        "improvement": [improvement for other in others if (improvement := _improvement(first, other)) is not None],
+        "targets": [row for group in groups for row in _targets(group, target)],
+        "thresholds": thresholds.tolist(),
+        "profiles": {name: shares.tolist() for name, shares in shares_of.items()},
+        "settings": _settings(groups),
+    }
+
+
+def tables(found: dict[str, Any]) -> list[list[list[str]]]:
+    """Tables of a comparison, each with its headings first."""
+    scores = [["group", "environment", "runs", "interquartile mean", "95 % interval", "each"]]
+    for row in found["scores"]:
+        ends = "too few runs" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
+        each = ", ".join(map(number, sorted(row["each"])))
+        scores.append([row["group"], row["env"], str(row["n"]), number(row["iqm"]), ends, each])
+    made = [scores]
+    if found["targets"]:
+        targets = [["group", "environment", "target", "reached", "median steps", "median seconds"]]
+        for row in found["targets"]:
+            reached = f"{row['reached']} of {row['n']}"
+            medians = ["not reached" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "seconds")]
+            targets.append([row["group"], row["env"], f"{row['target']:g}", reached, *medians])
+        made.append(targets)
+    if found["improvement"]:
+        likely = [["", "probability of a higher score", "95 % interval", "environments"]]
+        for row in found["improvement"]:
+            ends = "too few runs" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+            likely.append([f"{row['group']} over {row['other']}", f"{row['probability']:.2f}", ends, str(row["tasks"])])
+        made.append(likely)
+    if found["settings"]:
+        names = list(next(iter(found["settings"].values())))
+        rows = [[key, *map(words_of, row.values())] for key, row in found["settings"].items()]
+        made.append([["setting", *names], *rows])
+    return made
+
+
+def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool) -> list[str]:
+    """What a reader of the comparison has to know before drawing a conclusion from it."""
+    found = []
+    for group in groups:
+        for env, values in group.raw.items():
+            if len(values) < FEW:
+                few = f"{len(values)} runs are too few for an interval"
+                found.append(f"{group.name} on {env}: {few}; use {FEW} or more")
+        if group.without:
+            names = ", ".join(group.without)
+            found.append(f"{group.name}: {len(group.without)} runs have no evaluation, and no score: {names}")
+        if broken := [run.name for run in group.runs if run.state not in ("done", "unknown")]:
+            found.append(f"{group.name}: {len(broken)} runs are not done; their last score counts: {', '.join(broken)}")
+    shared = set.intersection(*(set(group.raw) for group in groups))
+    if lonely := sorted(set().union(*(group.raw for group in groups)) - shared):
+        found.append(f"not every group has runs on {', '.join(lonely)}: the probability is over the others")
+    if len(shared) > 1 and not is_normalized:
+        found.append("scores of several environments are not added up: --normalize gives them one scale")
+    if flags.score == "best":
+        found.append("the best of many evaluations is higher than the same weights score again: see penstock eval")
+    return found
+
+
+def read_bounds(path: Path) -> Bounds:
+    """Read low and high of each environment.
+
+    Raises
+    ------
+    StudyError
+        The file cannot be read, or a table of it is not legal.
+    """
+    try:
+        contents = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise StudyError(f"--normalize {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StudyError(f"--normalize {path} is not TOML: {error}") from error
+    bounds = {}
+    for env, table in contents.items():
+        ends: list[Any] = [table.get(name) for name in ("low", "high")] if isinstance(table, dict) else []
+        if len(ends) != 2 or not all(isinstance(end, int | float) for end in ends) or ends[0] == ends[1]:
+            raise StudyError(f'--normalize {path}: [{env}] is not legal: write ["{env}"], low = 0.0, high = 500.0')
+        bounds[env] = (float(ends[0]), float(ends[1]))
+    return bounds
+
+
+def _aggregate(scores: list[np.ndarray]) -> dict[str, Any]:
+    each = np.concatenate(scores).tolist()
+    low, high = _ends(interquartile_mean, scores)
+    return {"n": len(each), "iqm": float(interquartile_mean(scores)), "low": low, "high": high, "each": each}
+
+
+def _ends(
+    statistic: Callable[..., np.ndarray], *groups: Scores, resamples: int = RESAMPLES
+) -> tuple[float, float] | tuple[None, None]:
+    """Ends of an interval; None where an environment has too few runs for one."""
+    if min(len(task) for group in groups for task in group) < FEW:
+        return None, None
+    low, high = interval(statistic, *groups, resamples=resamples)
+    return float(low), float(high)
+
+
+def _improvement(first: Group, other: Group) -> dict[str, Any] | None:
+    shared = [env for env in first.raw if env in other.raw]
+    if not shared:
+        return None
+    sides = [[group.raw[env] for env in shared] for group in (first, other)]
+    low, high = _ends(probability_of_improvement, *sides, resamples=_RESAMPLES_OF_PAIRS)
+    probability = float(probability_of_improvement(*sides))
+    return {
+        "group": first.name, "other": other.name, "tasks": len(shared), "probability": probability, "low": low,
+        "high": high,
+    }  # fmt: skip
+
+
+def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
+    """Time to the target: the first evaluation that reaches it; a run that never does is a miss, and counts."""
+    rows = []
+    for env in group.raw:
+        members = [run for run in group.runs if run.summary["env"] == env]
+        own = {run.summary["target_return"] for run in members}
+        wanted = target if target is not None else own.pop() if len(own) == 1 else None
+        if not isinstance(wanted, int | float):
+            continue
+        spent = {
+            axis: [first_reached(*column(run.lines, axis, EVALUATION), wanted) for run in members]
+            for axis in ("steps", "seconds")
+        }
+        reached = sum(steps is not None for steps in spent["steps"])
+        medians = {axis: median_with_misses(values) for axis, values in spent.items()}
+        about: dict[str, Any] = {"group": group.name, "env": env, "target": wanted, "n": len(members)}
+        rows.append(about | {"reached": reached} | medians)
+    return rows
+
+
+def _thresholds(groups: Sequence[Group]) -> np.ndarray:
+    together = np.concatenate([values for group in groups for values in group.scores.values()])
+    return np.linspace(together.min(), together.max(), _PROFILE_POINTS)
+
+
+def _settings(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
+    """Settings that are the same within each group, and differ between groups."""
+    names = dict.fromkeys(name for group in groups for run in group.runs for name in run.directory.config)
+    found = {}
+    for name in ("algorithm", *(name for name in names if name not in _UNCOMPARED)):
+        values = [{words_of(value_of(run, name)) for run in group.runs} for group in groups]
+        if len(set(map(frozenset, values))) > 1:
+            found[name] = {
+                group.name: value_of(group.runs[0], name) if len(several) == 1 else "several"
+                for group, several in zip(groups, values, strict=True)
+            }
+    return found
+
+
+def _split(args: Sequence[str]) -> list[list[str]]:
+    sides: list[list[str]] = [[]]
+    for arg in args:
+        if arg == "--":
+            sides.append([])
+        else:
+            sides[-1].append(arg)
+    return sides

@@ -1,0 +1,117 @@
+"""Curves of runs that belong together: on one axis, in the middle, with a band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.runs.reading import RecordedRun, column
+from penstock.studies.choosing import value_of
+from penstock.studies.statistics import interquartile_mean, interval
+
+POINTS = 200
+"""Of a curve that stands for several."""
+FEW = 5
+"""Fewer runs than this have no interval worth drawing."""
+_RESAMPLES = 2_000
+_DENSE = 4 * POINTS
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number of one run over another.
+
+    Attributes
+    ----------
+    run
+        The run.
+    x, y
+        float64 ``[n]``, x ascending.
+    """
+
+    run: RecordedRun
+    x: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True)
+class Band:
+    """Several curves as one, where all of them are known.
+
+    Attributes
+    ----------
+    x
+        float64 ``[P]``, ascending.
+    middle
+        float64 ``[P]``: interquartile mean over the runs.
+    low, high
+        float64 ``[P]``: the ends of the band.
+    """
+
+    x: np.ndarray
+    middle: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def curves_of(runs: Sequence[RecordedRun], x: str, y: str) -> list[Curve]:
+    """Read a curve of every run that has one; a metric with very many points is averaged over stretches of them."""
+    points = [(run, *column(run.lines, x, y)) for run in runs]
+    return [Curve(run, *thinned(np.array(at), np.array(values))) for run, at, values in points if at]
+
+
+def thinned(x: np.ndarray, y: np.ndarray, most: int = _DENSE) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most so many points: means over stretches of equally many."""
+    if x.size <= most:
+        return x, y
+    ends = np.linspace(0, x.size, most + 1).astype(int)
+    counts = np.diff(ends)
+    return np.add.reduceat(x, ends[:-1]) / counts, np.add.reduceat(y, ends[:-1]) / counts
+
+
+def aligned(curves: Sequence[Curve], points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate curves at the same places, between the last beginning and the first end: nothing is extrapolated.
+
+    Returns
+    -------
+    tuple
+        x, float64 ``[P]``, and y, float64 ``[curves, P]``; P is 0 where the curves have no stretch in common.
+    """
+    begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    if begin > end:
+        return np.empty(0), np.empty((len(curves), 0))
+    x = np.linspace(begin, end, points if end > begin else 1)
+    return x, np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
+
+
+def band_of(curves: Sequence[Curve], kind: str) -> Band:
+    """Make one curve of several.
+
+    Parameters
+    ----------
+    curves
+        At least one.
+    kind
+        "ci": the interval of the interquartile mean, by bootstrap over runs; "minmax": from the lowest run to the
+        highest.
+    """
+    x, y = aligned(curves)
+    each = list(y.T)
+    middle = np.array([interquartile_mean([values]) for values in each])
+    if kind == "minmax":
+        return Band(x, middle, y.min(0), y.max(0))
+    # The draws of all intervals are the same: whole runs are drawn anew, not points.
+    ends = [interval(interquartile_mean, [values], resamples=_RESAMPLES) for values in each]
+    low, high = np.array(ends).T if ends else (x, x)
+    return Band(x, middle, low, high)
+
+
+def grouped(runs: Sequence[RecordedRun], keys: Sequence[str]) -> dict[str, list[RecordedRun]]:
+    """Sort runs by what they have in some columns or settings, in words."""
+    found: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        words = [str(value_of(run, key)) if key == "algorithm" else f"{key}={value_of(run, key)}" for key in keys]
+        found.setdefault(", ".join(words) or "all", []).append(run)
+    return dict(sorted(found.items()))

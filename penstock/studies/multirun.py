@@ -1,0 +1,266 @@
+"""Runs one after the other, or several at a time on cores of their own; what is done is skipped, what broke goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+from penstock.flags import parse_changes
+from penstock.ipc import set_parent_death_signal
+from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.files import json_bytes, remove_directory, write_file_atomically
+from penstock.runs.machine import this_command
+from penstock.runs.panels import clock, number
+from penstock.runs.process import is_alive
+from penstock.runs.reading import RecordedRun
+from penstock.runs.run_directory import CONFIG
+from penstock.studies import StudyError
+from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read
+
+DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
+MANIFEST, OUTPUT = "multirun.json", "output"
+
+_LOOK_SECONDS = 0.1
+_TELL_SECONDS = 30.0
+_TOLD_LINES = 3
+
+
+@dataclass
+class Job:
+    """A run that trains now."""
+
+    run: PlannedRun
+    process: subprocess.Popen[bytes]
+    cores: frozenset[int]
+
+
+@dataclass
+class Study:
+    """Runs of one folder.
+
+    Attributes
+    ----------
+    folder
+        Where they lie.
+    runs
+        What they shall be.
+    """
+
+    folder: Path
+    runs: Sequence[PlannedRun]
+    interruptions: int = field(default=0, init=False)
+
+    def path_of(self, run: PlannedRun) -> Path:
+        """Where a run lies, or shall lie."""
+        return self.folder / run.name
+
+    def command_of(self, run: PlannedRun) -> list[str] | None:
+        """What is left to do for a run, as arguments of ``penstock``; None: nothing.
+
+        Raises
+        ------
+        StudyError, ConfigError
+            What lies there is no run, or cannot become what is planned.
+        """
+        path = self.path_of(run)
+        found = self._found(run)
+        if found is None:
+            return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
+        before = found.directory.config
+        if found.state == "done" and not differing(run, before):
+            return None
+        try:
+            seconds = verify_checkpoint(found.directory.checkpoints.latest_path()).get("seconds", 0.0)
+        except CheckpointError:  # nothing to go on from
+            return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
+        changes = changes_of(run, before, seconds)
+        parse_changes(type(run.config), before, changes, f"penstock resume {path}")
+        return ["resume", os.fspath(path), *changes]
+
+    def is_busy(self, run: PlannedRun) -> bool:
+        """Whether another process trains it: one of a multirun that was killed may still be saving."""
+        found = self._found(run)
+        return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
+
+    def train(self, jobs: int) -> int:
+        """Do what is left to do; return the exit code."""
+        left = deque(run for run in self.runs if self.command_of(run) is not None)
+        cores = cores_of_jobs(jobs)
+        skipped = len(self.runs) - len(left)
+        already = f", {skipped} are done already" if skipped else ""
+        print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
+        at_work: list[Job] = []
+        tell_at = time.monotonic() + _TELL_SECONDS
+        with self._heeding_signals(at_work):
+            while at_work or (left and not self.interruptions):
+                for job in [job for job in at_work if job.process.poll() is not None]:
+                    at_work.remove(job)
+                    self._tell_end(job)
+                while left and len(at_work) < jobs and not self.interruptions:
+                    run = next((run for run in left if not self.is_busy(run)), None)
+                    if run is None:
+                        break
+                    left.remove(run)
+                    free = next(some for some in cores if all(job.cores != some for job in at_work))
+                    at_work.append(self._start(run, free, with_cores=jobs > 1))
+                if time.monotonic() >= tell_at:
+                    tell_at = time.monotonic() + _TELL_SECONDS
+                    self._tell_progress(at_work, len(left))
+                time.sleep(_LOOK_SECONDS)
+        return self._ended()
+
+    def _start(self, run: PlannedRun, cores: frozenset[int], *, with_cores: bool) -> Job:
+        command = self.command_of(run) or []
+        if command[0] == "train":
+            remove_directory(self.path_of(run))  # of an attempt that left nothing to go on from
+        supervisor = os.getpid()
+
+        def prepare() -> None:
+            os.sched_setaffinity(0, cores)
+            set_parent_death_signal(signal.SIGTERM, supervisor)  # it saves and ends, should this process be killed
+
+        output = self.folder / OUTPUT / f"{run.name}.txt"
+        output.parent.mkdir(exist_ok=True)
+        with open(output, "ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli", *command], stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=prepare,
+            )  # fmt: skip
+        where = f" on cores {', '.join(map(str, sorted(cores)))}" if with_cores else ""
+        print(f"{run.name}: {'trains' if command[0] == 'train' else 'goes on'}{where}", flush=True)
+        return Job(run, process, cores)
+
+    def _found(self, run: PlannedRun) -> RecordedRun | None:
+        path = self.path_of(run)
+        if not (path / CONFIG).is_file():
+            if path.is_dir() and any(path.iterdir()):
+                raise StudyError(f"{path} is not empty, and no run: use another --name, or remove it")
+            return None
+        return RecordedRun.open(path)
+
+    def _tell_end(self, job: Job) -> None:
+        found = self._found(job.run)
+        if found is None or found.state not in ("done", "interrupted"):
+            output = self.folder / OUTPUT / f"{job.run.name}.txt"
+            last = output.read_text(errors="replace").strip().splitlines()[-_TOLD_LINES:]
+            print("\n".join([f"{job.run.name}: failed, see {output}", *(f"    {line}" for line in last)]), flush=True)
+            return
+        row = found.summary
+        score = "" if row["eval_return"] is None else f", mean return {number(row['eval_return'])}"
+        target = "" if not missed(found) else f", below the target of {row['target_return']:g}"
+        spent = f"after {row['steps']:,} steps and {clock(row['seconds'])}"
+        print(f"{job.run.name}: {row['state']} {spent}{score}{target}", flush=True)
+
+    def _tell_progress(self, at_work: Sequence[Job], left: int) -> None:
+        parts = []
+        for job in at_work:
+            row = found.summary if (found := self._found(job.run)) is not None else {}
+            total = row.get("total_steps")
+            share = f" {row['steps'] / total:.0%}" if total and row.get("steps") else ""
+            score = f", return {number(row['mean_return'])}" if row.get("mean_return") is not None else ""
+            parts.append(f"{job.run.name}{share}{score}")
+        print(f"at work: {'; '.join(parts) or 'none, others train them'}; {left} to go", flush=True)
+
+    def _ended(self) -> int:
+        states = []
+        for run in self.runs:
+            found = self._found(run)
+            states.append("to do" if found is None else "missed" if missed(found) else found.state)
+        unlike = {state: states.count(state) for state in dict.fromkeys(states)}
+        print(", ".join(f"{count} {state}" for state, count in unlike.items()), flush=True)
+        if self.interruptions:
+            print("the same command goes on", flush=True)
+            return INTERRUPTED
+        if not set(states) <= {"done", "missed"}:
+            return FAILED
+        return NOT_REACHED if "missed" in states else DONE
+
+    @contextmanager
+    def _heeding_signals(self, at_work: Sequence[Job]) -> Iterator[None]:
+        """Pass SIGINT and SIGTERM on: at the first the runs save and end, at the second they stop."""
+
+        def pass_on(signum: int, frame: FrameType | None) -> None:
+            self.interruptions += 1
+            for job in at_work:
+                if job.process.poll() is None:
+                    job.process.send_signal(signum)
+
+        before = {signum: signal.signal(signum, pass_on) for signum in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+
+def command(args: list[str]) -> int:
+    """Run the command; return its exit code.
+
+    Raises
+    ------
+    StudyError, ConfigError, RunDirectoryError
+        It was asked wrongly.
+    """
+    if not args or set(args) & {"-h", "--help"}:
+        own_flags().print_help()
+        return DONE if args else 2
+    asked = read(args)
+    runs = plan(asked)
+    study = Study(folder_of(asked), runs)
+    cores_of_jobs(asked.jobs)
+    if asked.dry_run:
+        for run in runs:
+            left = study.command_of(run)
+            print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
+        return DONE
+    study.folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(study.folder):
+        record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in runs}}
+        write_file_atomically(study.folder / MANIFEST, json_bytes(record))
+        return study.train(asked.jobs)
+
+
+def missed(run: RecordedRun) -> bool:
+    """Whether a run that is done has not reached its target."""
+    return run.state == "done" and run.summary["target_return"] is not None and run.summary["reason"] != "target"
+
+
+def cores_of_jobs(jobs: int) -> list[frozenset[int]]:
+    """Share the cores of this process among so many runs: each gets some of its own, neighbours together.
+
+    Raises
+    ------
+    StudyError
+        There are fewer cores than runs.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if jobs > len(cores):
+        raise StudyError(f"--jobs {jobs} is not legal: each run needs a core of its own, and there are {len(cores)}")
+    ends = [len(cores) * number // jobs for number in range(jobs + 1)]
+    return [frozenset(cores[start:end]) for start, end in pairwise(ends)]
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock; raise `StudyError` where another process holds it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudyError(f"another penstock multirun is at work in {folder}") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,337 @@
+"""What many runs shall be: every algorithm with every combination of settings and every seed, from flags and a file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import itertools
+import json
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.algorithms import load_algorithm
+from penstock.config import Config, closest
+from penstock.flags import parse_config
+from penstock.runs.files import json_values
+from penstock.runs.run_directory import safe_name
+from penstock.studies import StudyError
+
+Words = tuple[str, ...]
+"""A setting's value as it stands behind its flag: ("64", "64")."""
+
+_IN_FILE = ("algorithms", "name", "seeds", "jobs", "zip", "settings", "grid", "algorithm")
+_LONGEST_NAME = 60
+_SAME_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run as it shall be.
+
+    Attributes
+    ----------
+    name
+        Of its directory.
+    algorithm
+        As it was given.
+    flags
+        Those of ``penstock train``.
+    config
+        What they say, with everything else by default.
+    given
+        Names of the settings that the flags give.
+    """
+
+    name: str
+    algorithm: str
+    flags: list[str]
+    config: Config
+    given: frozenset[str]
+
+
+@dataclass
+class Asked:
+    """What was asked for, by flags and file together.
+
+    Attributes
+    ----------
+    algorithms
+        As they were given.
+    name
+        Of the folder that holds the runs; None: made of the rest.
+    seeds
+        How many, from 0 on; None: what the settings say.
+    jobs
+        Runs at a time.
+    zips
+        Whether settings with several values change together, instead of each with each.
+    values
+        The values of each setting, by its name.
+    own
+        Settings of one algorithm alone, by its name.
+    dry_run
+        Whether to show the plan only.
+    """
+
+    algorithms: list[str]
+    name: str | None = None
+    seeds: int | None = None
+    jobs: int = 1
+    zips: bool = False
+    values: dict[str, list[Words]] = field(default_factory=dict)
+    own: dict[str, dict[str, Words]] = field(default_factory=dict)
+    dry_run: bool = False
+
+
+def own_flags() -> argparse.ArgumentParser:
+    """Flags of the command itself; all others are settings."""
+    parser = argparse.ArgumentParser(
+        prog="penstock multirun", usage="penstock multirun ALGORITHM[,ALGORITHM...] [flags]", allow_abbrev=False,
+        add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(
+            "Train ordinary runs over algorithms, settings and seeds, under runs/NAME. The same command again skips\n"
+            "runs that are done, and resumes those that are not.\n\n"
+            "Every flag of penstock train is a setting; several values are separated by commas: --env A,B\n"
+            '--learning-rate 1e-3,3e-4 --hidden-sizes "64 64,256 256". A value with = in it is one value.'
+        ),
+        epilog=(
+            "Flags win over the file, the file over the settings of a run that is resumed, those over defaults.\n"
+            "exit codes: 0 done, 1 a run failed, 2 wrong usage, 3 a run missed its --target-return, 130 interrupted"
+        ),
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=int, help="so many seeds, from 0 on")
+    parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (default: 1)")
+    parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings, in their order")
+    parser.add_argument("--name", help="folder in runs/ (default: made of what is asked for)")
+    parser.add_argument("--file", type=Path, help="TOML file: algorithms, seeds, jobs, zip, name, [settings], [grid]")
+    parser.add_argument("--dry-run", action="store_true", help="print the command of each run, and train nothing")
+    return parser
+
+
+def read(args: Sequence[str]) -> Asked:
+    """Read what is asked for: flags win over the file.
+
+    Raises
+    ------
+    StudyError
+        Something in it cannot be read.
+    SystemExit
+        A flag of the command's own is wrong (2).
+    """
+    algorithms = args[0].split(",") if args and not args[0].startswith("-") else []
+    own, rest = own_flags().parse_known_args(args[1:] if algorithms else args)
+    asked = Asked([]) if own.file is None else _of_file(own.file)
+    asked.algorithms = algorithms or asked.algorithms
+    if not asked.algorithms:
+        raise StudyError("the algorithm comes first: penstock multirun ppo --env CartPole-v1 --seeds 5")
+    for name, words in _settings(rest).items():
+        asked.values[name] = words
+        for settings in asked.own.values():
+            settings.pop(name, None)
+    asked.seeds = asked.seeds if own.seeds is None else own.seeds
+    asked.jobs = asked.jobs if own.jobs is None else own.jobs
+    asked.zips = asked.zips if own.zip is None else own.zip
+    asked.name, asked.dry_run = own.name or asked.name, own.dry_run
+    if own.seeds is not None:  # a flag wins over the file's seeds, however they are given
+        if "seed" in _settings(rest):
+            raise StudyError("--seeds and --seed are both given: --seeds 5 is short for --seed 0,1,2,3,4")
+        asked.values.pop("seed", None)
+    elif "seed" in _settings(rest):
+        asked.seeds = None
+    for what, number in (("seeds", asked.seeds), ("jobs", asked.jobs)):
+        if number is not None and number < 1:
+            raise StudyError(f"--{what} {number} is not legal: give 1 or more")
+    return asked
+
+
+def plan(asked: Asked) -> list[PlannedRun]:
+    """Work out every run, and check the settings of all of them before any begins.
+
+    The first seed of everything comes first, so that what is done so far can be compared at any time.
+
+    Raises
+    ------
+    StudyError, ConfigError
+        Something is not legal.
+    SystemExit
+        A flag is wrong (2).
+    """
+    values = dict(asked.values)
+    if asked.seeds is not None:
+        values["seed"] = [(str(seed),) for seed in range(asked.seeds)]
+    if "run_dir" in values:
+        raise StudyError("--run-dir is not legal here: runs lie in runs/NAME, see --name")
+    seeds = values.pop("seed", [("0",)])
+    varied = [name for name, several in values.items() if len(several) > 1]
+    each: list[tuple[str, dict[str, Words], Config]] = []
+    for algorithm in asked.algorithms:
+        own = asked.own.get(algorithm, {})
+        config_class = load_algorithm(algorithm).Config
+        for settings in _combinations(values, zips=asked.zips):
+            chosen = {**settings, **own}
+            config = parse_config(config_class, _flags(chosen, config_class), f"penstock multirun {algorithm}")
+            each.append((algorithm, chosen, config))
+    runs: dict[str, PlannedRun] = {}
+    for seed, (algorithm, chosen, config) in itertools.product(seeds, each):
+        flags = _flags(chosen | {"seed": seed}, type(config))
+        name = _name(algorithm, chosen, varied, seed, config)
+        if name in runs:
+            raise StudyError(f"two runs would be called {name}: a value is given twice, or almost the same")
+        given = frozenset({*chosen, "seed"} - {"preset"})
+        runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
+    return list(runs.values())
+
+
+def folder_of(asked: Asked) -> Path:
+    """Where the runs lie: the same for the same algorithms and settings, whatever the number of seeds and jobs."""
+    if asked.name is not None:
+        return Path("runs") / asked.name
+    environments = asked.values.get("env", [])
+    where = safe_name(environments[0][0]) if len(environments) == 1 else f"{len(environments)}-environments"
+    values = sorted((name, several) for name, several in asked.values.items() if name != "seed")
+    about = [sorted(asked.algorithms), values, sorted(asked.own.items()), asked.zips]
+    digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:6]
+    name = "-".join(safe_name(algorithm) for algorithm in asked.algorithms)
+    return Path("runs") / f"{name[:_LONGEST_NAME]}-{where}-{digest}"
+
+
+def differing(run: PlannedRun, before: Mapping[str, Any]) -> set[str]:
+    """Names of the settings that are given for a run and are others in its ``config.json``; what is not given stays."""
+    now = json_values(run.config.to_json())
+    names = {name for name in run.given if now[name] != before.get(name)}
+    # max_seconds of a run that was resumed are a sum, which its checkpoint's seconds are a part of
+    wanted, had = now["max_seconds"], before.get("max_seconds")
+    if wanted is not None and had is not None and abs(wanted - had) < _SAME_SECONDS:
+        names.discard("max_seconds")
+    return names
+
+
+def changes_of(run: PlannedRun, before: Mapping[str, Any], seconds: float) -> list[str]:
+    """Flags of ``penstock resume`` that make a run of the settings `before` what is planned; none where it is.
+
+    Parameters
+    ----------
+    run
+        What is planned.
+    before
+        The run's settings as its ``config.json`` has them.
+    seconds
+        That the run has trained up to its last checkpoint: ``max_seconds`` are given in addition.
+    """
+    names = differing(run, before)
+    words = {name: words for name, words in _by_name(run.flags).items() if name in names}
+    if "max_seconds" in names and run.config.max_seconds is not None:
+        words["max_seconds"] = (repr(round(max(1.0, run.config.max_seconds - seconds), 3)),)
+    return _flags(words, type(run.config))
+
+
+def _combinations(values: Mapping[str, list[Words]], *, zips: bool) -> list[dict[str, Words]]:
+    if not zips:
+        return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+    lengths = {name: len(several) for name, several in values.items() if len(several) > 1}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise StudyError(f"--zip pairs values, and needs as many of each: {found}")
+    count = max(lengths.values(), default=1)
+    return [{name: each[number % len(each)] for name, each in values.items()} for number in range(count)]
+
+
+def _settings(args: Sequence[str]) -> dict[str, list[Words]]:
+    """Read flags of settings, each with one value or several."""
+    found: dict[str, list[Words]] = {}
+    for name, words in _by_name(args).items():
+        text = " ".join(words)
+        is_one = "," not in text or "=" in text
+        found[name] = [words] if is_one else [tuple(each.split()) for each in text.split(",")]
+        if () in found[name]:
+            raise StudyError(f"--{name.replace('_', '-')} {text!r}: a value is missing beside a comma")
+    return found
+
+
+def _by_name(args: Sequence[str]) -> dict[str, Words]:
+    """Words behind each flag, by the setting's name; of one without any, "True", or "False" with "no-" before it."""
+    found: dict[str, Words] = {}
+    name = ""
+    for arg in args:
+        if arg.startswith("--"):
+            flag, equals, value = arg.removeprefix("--").partition("=")
+            name = flag.replace("-", "_")
+            found[name] = (value,) if equals else ()
+        elif name:
+            found[name] += (arg,)
+        else:
+            raise StudyError(f"{arg!r} stands behind no flag: write penstock multirun ALGORITHM[,ALGORITHM...] [flags]")
+    without = {name for name, words in found.items() if not words}
+    switched = {name.removeprefix("no_"): (str(not name.startswith("no_")),) for name in without}
+    return {name: words for name, words in found.items() if name not in without} | switched
+
+
+def _flags(values: Mapping[str, Words], config_class: type[Config]) -> list[str]:
+    """Write settings as flags of ``penstock train``."""
+    hints = typing.get_type_hints(config_class)
+    flags: list[str] = []
+    for name, words in values.items():
+        flag = name.replace("_", "-")
+        if hints.get(name) is bool and words in (("True",), ("False",), ("true",), ("false",)):
+            flags.append(f"--{flag}" if words[0].lower() == "true" else f"--no-{flag}")
+        else:
+            flags += [f"--{flag}", *words]
+    return flags
+
+
+def _of_file(path: Path) -> Asked:
+    try:
+        contents = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise StudyError(f"--file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StudyError(f"--file {path} is not TOML: {error}") from error
+    for key in contents:
+        if key not in _IN_FILE:
+            near = closest(key, list(_IN_FILE))
+            raise StudyError(f"--file {path}: unknown key {key!r}{near} (legal: {', '.join(_IN_FILE)})")
+    kinds = {"algorithms": list, "name": str, "seeds": int, "jobs": int, "zip": bool}
+    kinds |= dict.fromkeys(("settings", "grid", "algorithm"), dict)
+    for key, value in contents.items():
+        if not isinstance(value, kinds[key]):
+            raise StudyError(f"--file {path}: {key} = {value!r} is not legal: it is a {kinds[key].__name__}")
+    values = {name: [_words(value)] for name, value in contents.get("settings", {}).items()}
+    for name, several in contents.get("grid", {}).items():
+        if not isinstance(several, list) or not several:
+            raise StudyError(f"--file {path}: grid.{name} = {several!r} is not legal: give a list of values")
+        values[name] = [_words(value) for value in several]
+    return Asked(
+        algorithms=list(contents.get("algorithms", [])), name=contents.get("name"), seeds=contents.get("seeds"),
+        jobs=contents.get("jobs", 1), zips=contents.get("zip", False), values=values,
+        own={
+            algorithm: {name: _words(value) for name, value in settings.items()}
+            for algorithm, settings in contents.get("algorithm", {}).items()
+        },
+    )  # fmt: skip
+
+
+def _words(value: Any) -> Words:
+    """A value of TOML as it stands behind its flag."""
+    if isinstance(value, dict):
+        return tuple(f"{name}={json.dumps(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return tuple(str(item) for item in value)
+    return (str(value),)
+
+
+def _name(algorithm: str, chosen: Mapping[str, Words], varied: Sequence[str], seed: Words, config: Config) -> str:
+    env = chosen.get("env", (str(config.env),))[0]
+    values = [f"{name}={'x'.join(chosen[name])}" for name in varied if name != "env"]
+    return "-".join(safe_name(part) for part in (env, algorithm, *values, f"seed{seed[0]}"))
+
+
+def _whole(words: Words) -> int:
+    try:
+        return int(words[0])
+    except ValueError:
+        raise StudyError(f"--seed {words[0]!r} is no whole number") from None

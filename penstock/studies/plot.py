@@ -1,0 +1,239 @@
+"""Curves of many runs: seeds as one curve with a band, as SVG, CSV, or in a few lines of the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from penstock.flags import parse_flags
+from penstock.runs.panels import number
+from penstock.runs.reading import RecordedRun, find_runs
+from penstock.studies import StudyError
+from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, grouped
+from penstock.studies.words import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EVALUATION = "evaluation/mean_return"
+
+# Okabe and Ito's colours, which look different to everybody, without the yellow that is too light for a line.
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_DASHES = ("-", "--", "-.", ":")
+_STYLE: Any = {
+    "svg.hashsalt": "penstock", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9.0,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.6,
+    "legend.frameon": False, "figure.dpi": 100, "path.simplify": False,
+}  # fmt: skip
+_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 40
+
+Panels = dict[str, dict[str, list[Curve]]]
+"""Curves by environment, and by group in it."""
+Bands = Mapping[str, Mapping[str, Band]]
+"""What stands for the curves of each group."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Draw a metric of many runs: those that differ in nothing but the seed as one curve, with a band."""
+
+    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    """Runs, or folders that hold runs."""
+    y: str = EVALUATION
+    """Metric to draw."""
+    x: str = "steps"
+    """What it is drawn over: "steps", "seconds", or another metric of the same lines, such as "updates"."""
+    group_by: str = "algorithm"
+    """Columns or settings, separated by commas: runs that have the same are one curve. Environments have axes each."""
+    where: str = ""
+    """Which runs, as in penstock runs: "env=CartPole* state=done"."""
+    band: Literal["ci", "minmax", "none"] = "ci"
+    """95 % interval of the interquartile mean, by bootstrap; or from the lowest run to the highest; or none."""
+    target: float | None = None
+    """Draw a line at this."""
+    out: Path | None = None
+    """SVG file to write (needs the extra "plot"). The same runs give the same bytes."""
+    csv: Path | None = None
+    """CSV file to write the curves to."""
+
+
+def command(args: list[str]) -> int:
+    """Run the command; return its exit code.
+
+    Raises
+    ------
+    StudyError, RunDirectoryError
+        It was asked wrongly.
+    """
+    flags = parse_flags(Flags, args, prog="penstock plot")
+    runs = chosen(find_runs(flags.dirs), flags.where)
+    keys = [key for key in flags.group_by.split(",") if key]
+    for key in keys:
+        require_known(key, runs, "--group-by")
+    if flags.out is not None and flags.out.suffix != ".svg":
+        raise StudyError(f"--out {flags.out} is not legal: the name ends in .svg")
+    panels = panels_of(runs, flags.x, flags.y, keys)
+    kind = "minmax" if flags.band == "none" else flags.band
+    bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
+    for line in warnings_about(runs, panels, bands):
+        print(f"warning: {line}", file=sys.stderr)
+    print(in_words(panels, bands, flags))
+    if flags.csv is not None:
+        flags.csv.write_text(as_csv(panels, bands, flags))
+        print(f"written: {flags.csv}")
+    if flags.out is not None:
+        flags.out.write_bytes(as_svg(panels, bands, flags))
+        print(f"written: {flags.out}")
+    return 0
+
+
+def panels_of(runs: Sequence[RecordedRun], x: str, y: str, keys: Sequence[str]) -> Panels:
+    """Read the curves of runs, by environment and group.
+
+    Raises
+    ------
+    StudyError
+        No run has such a metric.
+    """
+    panels: Panels = {}
+    for env, of_env in grouped(runs, ["env"]).items():
+        for name, members in grouped(of_env, [key for key in keys if key != "env"]).items():
+            if curves := curves_of(members, x, y):
+                panels.setdefault(env.removeprefix("env="), {})[name] = curves
+    if not panels:
+        known = sorted({name for run in runs for line in run.lines[-50:] for name in line})
+        near = f"; they have {', '.join(known)}" if known else ""
+        raise StudyError(f"none of these {len(runs)} runs has {y!r} over {x!r}{near}")
+    return panels
+
+
+def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:
+    """What a reader of the plot has to know: few seeds, runs without a curve, curves that end early."""
+    found = []
+    drawn = {id(curve.run) for groups in panels.values() for curves in groups.values() for curve in curves}
+    if without := [run.name for run in runs if id(run) not in drawn]:
+        found.append(f"{len(without)} runs have no such metric, and are not drawn: {', '.join(without)}")
+    if broken := [run.name for run in runs if id(run) in drawn and run.state not in ("done", "running", "unknown")]:
+        found.append(f"{len(broken)} runs are not done: {', '.join(broken)}")
+    for env, groups in panels.items():
+        for name, curves in groups.items():
+            where = f"{name} on {env}"
+            seeds = [value_of(curve.run, "seed") for curve in curves]
+            if len(set(seeds)) < len(seeds):
+                found.append(f"{where}: several runs have the same seed; do they differ in a setting? See --group-by")
+            if len(curves) < FEW:
+                few = f"{len(curves)} runs are too few for an interval; each is drawn"
+                found.append(f"{where}: {few}; use {FEW} or more")
+            last = max(float(curve.x[-1]) for curve in curves)
+            band = bands[env][name]
+            if not band.x.size or band.x[-1] < 0.9 * last:
+                end = f"{band.x[-1]:,.0f}" if band.x.size else "no place"
+                found.append(f"{where}: the curve ends at {end}, with its shortest run, and the longest at {last:,.0f}")
+    return found
+
+
+def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
+    """Tell each curve in a line: how many runs, its shape, and where it ends."""
+    lines = [f"{flags.y} over {flags.x}"]
+    width = max(len(name) for groups in panels.values() for name in groups)
+    for env, groups in panels.items():
+        lines.append(env)
+        for name, curves in groups.items():
+            band = bands[env][name]
+            if not band.x.size:
+                lines.append(f"  {name:<{width}}  {len(curves)} runs, with no stretch in common")
+                continue
+            ends = f" [{number(band.low[-1])}, {number(band.high[-1])}]" if has_band(curves, flags) else ""
+            last = f"{number(band.middle[-1])}{ends} at {band.x[-1]:,.0f}"
+            lines.append(f"  {name:<{width}}  {len(curves)} runs  {_spark(band.middle)}  {last}")
+    return "\n".join(map(printable, lines))
+
+
+def as_csv(panels: Panels, bands: Bands, flags: Flags) -> str:
+    """Write every point of every run and of every curve: env, group, run ("" of a curve), x, y, low, high."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["env", "group", "run", "seed", flags.x, flags.y, "low", "high"])
+    for env, groups in panels.items():
+        for name, curves in groups.items():
+            for curve in curves:
+                about = [env, name, curve.run.name, value_of(curve.run, "seed")]
+                pairs = zip(curve.x.tolist(), curve.y.tolist(), strict=True)
+                writer.writerows([*about, *pair, "", ""] for pair in pairs)
+            band = bands[env][name]
+            ends: tuple[Any, Any] = (band.low.tolist(), band.high.tolist())
+            if not has_band(curves, flags):
+                ends = ([""] * band.x.size,) * 2
+            points = zip(band.x.tolist(), band.middle.tolist(), *ends, strict=True)
+            writer.writerows([env, name, "", "", *point] for point in points)
+    return file.getvalue()
+
+
+def as_svg(panels: Panels, bands: Bands, flags: Flags) -> bytes:
+    """Draw; the same curves give the same bytes, whatever the day.
+
+    Raises
+    ------
+    StudyError
+        The extra "plot" is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise StudyError("--out needs the package matplotlib: pip install 'penstock[plot]'") from None
+    names = sorted({name for groups in panels.values() for name in groups})
+    looks = {name: (_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)]) for n, name in enumerate(names)}
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
+        columns = min(len(panels), 3)
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(4.8 * columns if columns > 1 else 6.4, 3.4 * rows), layout="constrained")
+        FigureCanvasSVG(figure)
+        all_axes = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axes, (env, groups) in zip(all_axes, panels.items(), strict=False):
+            for name, curves in groups.items():
+                _draw(axes, name, curves, bands[env][name], looks[name], flags)
+            if flags.target is not None:
+                axes.axhline(flags.target, color="#666666", linewidth=0.8, linestyle=(0, (1, 2)))
+            axes.set(title=env, xlabel=flags.x, ylabel=flags.y)
+            if axes.get_xlim()[1] >= 1000:
+                axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
+        for axes in all_axes[len(panels) :]:
+            axes.set_axis_off()
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
+
+
+def has_band(curves: Sequence[Curve], flags: Flags) -> bool:
+    """Whether a band is shown: an interval only of runs that are enough for one."""
+    return flags.band != "none" and (flags.band == "minmax" or len(curves) >= FEW)
+
+
+def _draw(axes: Axes, name: str, curves: Sequence[Curve], band: Band, look: tuple[str, str], flags: Flags) -> None:
+    color, dash = look
+    axes.plot(band.x, band.middle, color=color, linestyle=dash, linewidth=1.8, label=f"{name} ({len(curves)})")
+    if has_band(curves, flags):
+        axes.fill_between(band.x, band.low, band.high, color=color, alpha=0.18, linewidth=0)
+    if len(curves) < FEW:
+        for curve in curves:
+            axes.plot(curve.x, curve.y, color=color, linestyle=dash, linewidth=0.7, alpha=0.6)
+
+
+def _spark(values: np.ndarray) -> str:
+    shown = values[np.linspace(0, values.size - 1, min(_SPARK_WIDTH, values.size)).astype(int)]
+    low, span = shown.min(), np.ptp(shown)
+    places = ((shown - low) / span * (len(_SPARKS) - 1)).round().astype(int) if span > 0 else np.zeros(shown.size, int)
+    return "".join(_SPARKS[place] for place in places)

@@ -1,0 +1,181 @@
+"""A table of runs, and what differs between the settings of two."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.flags import parse_flags
+from penstock.runs.files import json_bytes
+from penstock.runs.panels import clock, number
+from penstock.runs.reading import RecordedRun, find_runs
+from penstock.studies import StudyError
+from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.words import words_of
+
+_SHOWN = (
+    "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",
+    "steps_per_second", "limiting_role", "updated",
+)  # fmt: skip
+_HEADINGS = {
+    "seconds": "time", "mean_return": "return", "eval_return": "eval", "best_return": "best",
+    "steps_per_second": "steps/s", "limiting_role": "limited by", "updated": "ago",
+}  # fmt: skip
+_STATE_COLORS = {"running": "green", "failed": "red", "died": "red", "interrupted": "yellow", "silent": "yellow"}
+_PIPE_WIDTH = 240  # columns of a table that no terminal shows
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Show the runs in some folders, as they stand now.
+
+    `penstock runs diff A B` shows what differs between two runs.
+    """
+
+    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    """Runs, or folders that hold runs."""
+    where: str = ""
+    """Which of them: conditions such as "env=CartPole* state=done learning_rate<1e-3", over columns and settings."""
+    sort: str = "created"
+    """Column or setting to sort by."""
+    reverse: bool = False
+    """Sort from the highest to the lowest."""
+    columns: str = ""
+    """Further columns, separated by commas: settings, or "reason", "total_steps", "success_rate" and others."""
+    json: bool = False
+    """Print everything that is known of each run, with its settings, as JSON."""
+    csv: bool = False
+    """Print the same without the settings as CSV; --columns adds some."""
+
+
+def command(args: list[str]) -> int:
+    """Run the command; return its exit code.
+
+    Raises
+    ------
+    StudyError, RunDirectoryError
+        It was asked wrongly.
+    """
+    if args[:1] == ["diff"]:
+        return _diff(args[1:])
+    flags = parse_flags(Flags, args, prog="penstock runs")
+    runs = find_runs(flags.dirs)
+    more = [name for name in flags.columns.split(",") if name]
+    for name in (*more, flags.sort):
+        require_known(name, runs, "--sort" if name == flags.sort else "--columns")
+    rows = ordered(chosen(runs, flags.where), flags.sort, reverse=flags.reverse)
+    if flags.json:
+        records = [{**run.summary, "config": run.directory.config, "made": run.directory.info} for run in rows]
+        print(json_bytes(records).decode(), end="")
+    elif flags.csv:
+        print(as_csv(rows, more), end="")
+    elif not runs:
+        print(f"no runs in {', '.join(map(str, flags.dirs))}")
+    else:
+        console = Console(highlight=False)
+        console.width = console.width if console.is_terminal else _PIPE_WIDTH
+        console.print(as_table(rows, more))
+        hidden = len(runs) - len(rows)
+        print(f"{len(rows)} runs" + (f", {hidden} others are not shown" if hidden else ""))
+    return 0
+
+
+def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> list[RecordedRun]:
+    """Sort runs by a column or setting: numbers by size, then texts, at the end what is not known."""
+
+    def place(run: RecordedRun) -> tuple[int, Any]:
+        value = value_of(run, key)
+        return (0, value) if isinstance(value, int | float) else (1, str(value))
+
+    known = [run for run in runs if value_of(run, key) is not None]
+    unknown = [run for run in runs if value_of(run, key) is None]
+    return sorted(known, key=place, reverse=reverse) + unknown
+
+
+def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
+    """Draw runs for a terminal, one a row; columns that none of them fills are left out."""
+    names = [name for name in (*_SHOWN, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        is_text = name in ("run", "state", "algorithm", "env", "limiting_role")
+        table.add_column(_HEADINGS.get(name, name), justify="left" if is_text else "right", no_wrap=name == "state")
+    now = time.time()
+    for run in runs:
+        table.add_row(*(_cell(name, run, now) for name in names))
+    return table
+
+
+def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
+    """Write runs as CSV: what `RecordedRun.summary` says, and further columns."""
+    if not runs:
+        return ""
+    names = list(dict.fromkeys((*runs[0].summary, *more)))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([[_plain(value_of(run, name)) for name in names] for run in runs])
+    return file.getvalue()
+
+
+def differences(a: RecordedRun, b: RecordedRun) -> dict[str, tuple[Any, Any]]:
+    """What two runs have otherwise: the algorithm, settings, versions, commits and machine, by name."""
+    of_a, of_b = _facts(a), _facts(b)
+    sides = {name: (of_a.get(name), of_b.get(name)) for name in of_a | of_b}
+    return {name: values for name, values in sides.items() if values[0] != values[1]}
+
+
+def _facts(run: RecordedRun) -> dict[str, Any]:
+    info = run.directory.info
+    settings = {name: value for name, value in run.directory.config.items() if name != "run_dir"}
+    versions = {f"version of {name}": value for name, value in info.get("versions", {}).items()}
+    machine = {f"machine's {name}": value for name, value in info.get("machine", {}).items()}
+    commits = {name: info.get(name) for name in ("commit", "penstock_commit")}
+    return {"algorithm": run.directory.algorithm, **settings, **commits, **versions, **machine}
+
+
+def _diff(args: list[str]) -> int:
+    if len(args) != 2 or args[0].startswith("-"):
+        raise StudyError("usage: penstock runs diff A B, two runs")
+    runs = [RecordedRun.open(path) for path in args]
+    found = differences(*runs)
+    if not found:
+        print("the same settings, versions, commits and machine")
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", *args):
+        table.add_column(Text(heading), overflow="fold")
+    for name, (a, b) in found.items():
+        table.add_row(Text(name), Text(words_of(a)), Text(words_of(b)))
+    Console(highlight=False).print(table)
+    return 0
+
+
+def _cell(name: str, run: RecordedRun, now: float) -> Text:
+    value = value_of(run, name)
+    if value is None:
+        return Text("")
+    if name == "state":
+        return Text(words_of(value), style=_STATE_COLORS.get(value, ""))
+    if name == "seconds":
+        return Text(clock(value))
+    if name in ("created", "updated"):
+        return Text(clock(max(0.0, now - value)))
+    if name in ("steps", "total_steps", "updates", "steps_per_second"):
+        return Text(f"{value:,.0f}")
+    return Text(number(value) if isinstance(value, float) and name in _HEADINGS else words_of(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value as a cell of CSV: what is no number or text as JSON."""
+    return value if value is None or isinstance(value, str | int | float) else words_of(value)

@@ -1,0 +1,240 @@
+"""The dashboard in a real browser: Debian's Chromium, with every other host out of reach."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.serving import dashboard_of
+from tests.studies.recorded import record
+
+pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
+selenium = pytest.importorskip("selenium", reason="selenium is not installed")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if CHROMIUM is None or DRIVER is None:
+    pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver", allow_module_level=True)
+
+from selenium.webdriver import Chrome, ChromeOptions  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+pytestmark = pytest.mark.timeout(180)
+EVIL = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000", "--disable-gpu",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=Service(DRIVER))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture(autouse=True)
+def with_a_clean_console(browser):
+    """What a page of another test said when its dashboard ended is no complaint of this one."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def live(runs):
+    """A run that is made by hand, line by line."""
+    run = record(runs / "live", [(100, 1.0), (200, 4.0)], target=9.0, hidden_sizes=[64, 64])
+    for n in range(20):
+        append(run, steps=300 + n, seconds=30 + n, **{"episode/mean_return": n, "time/learner/learn": 0.5})
+    run.directory.log("it has begun")
+    return run
+
+
+def append(run, name="metrics.jsonl", **line):
+    with open(run.directory.path / name, "a") as file:
+        file.write(json.dumps({"time": 1.7e9 + line["seconds"], **line}) + "\n")
+
+
+def waited(browser, what):
+    return WebDriverWait(browser, 60).until(lambda _: what())
+
+
+def text_of(browser, css):
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent).join(' | ')", css
+    )
+
+
+def open_run(browser, served, name):
+    browser.get(served.address)
+    waited(browser, lambda: browser.find_elements(By.LINK_TEXT, name))[0].click()
+    waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".charts figure canvas"))
+
+
+def complaints(browser):
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def show_table(browser, title):
+    browser.execute_script(
+        "[...document.querySelectorAll('figure')].find((figure) => figure.textContent.startsWith(arguments[0]))"
+        ".querySelector('button').click()",
+        title,
+    )
+
+
+def drawn_colors(browser):
+    """How many colours the first chart's canvas has."""
+    return browser.execute_script(
+        "const canvas = document.querySelector('.charts canvas');"
+        "const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+        "return new Set(new Uint32Array(data.buffer)).size"
+    )
+
+
+def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
+    record(runs / "first", [(100, 5.0)], algorithm="ppo")
+    record(runs / "second", [(100, 7.0)], algorithm="dqn", state="failed", reason="boom")
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        assert "token" not in browser.current_url
+        waited(browser, lambda: "2 of 2 runs" in text_of(browser, "main"))
+        assert "failed" in text_of(browser, ".state") and "7.000" in text_of(browser, "tbody")
+        record(runs / "third", [(100, 3.0)])
+        waited(browser, lambda: "third" in text_of(browser, "tbody"))
+        browser.find_element(By.ID, "filter").send_keys("dqn failed")
+        assert text_of(browser, "tbody th") == "second" and "1 of 3 runs" in text_of(browser, "main")
+        browser.find_element(By.ID, "filter").clear()
+        browser.execute_script("document.getElementById('filter').dispatchEvent(new Event('input'))")
+        browser.find_element(By.XPATH, "//button[text()='evaluation']").click()
+        assert text_of(browser, "tbody th") == "second | first | third"
+        browser.find_element(By.XPATH, "//button[text()='evaluation']").click()
+        assert text_of(browser, "tbody th") == "third | first | second"
+        assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=ascending]").text.startswith("evaluation")
+        assert complaints(browser) == []
+
+
+def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        assert "Return" in text_of(browser, "figcaption") and "Time of learner" in text_of(browser, "figcaption")
+        assert waited(browser, lambda: drawn_colors(browser) > 3)
+        assert "it has begun" in text_of(browser, ".log") and "hidden_sizes" in text_of(browser, "details")
+        assert "4.000 of 9.000" in text_of(browser, "dd")
+
+        append(live, steps=400, seconds=60, **{"episode/mean_return": 777.0, "loss/new_one": 1.0})
+        append(live, "hardware.jsonl", steps=400, seconds=60, **{"cpu/0": 0.5})
+        live.directory.log("something happened")
+        waited(browser, lambda: "new_one" in text_of(browser, "figcaption"))
+        waited(browser, lambda: "Busy cores" in text_of(browser, "figcaption"))
+        waited(browser, lambda: "something happened" in text_of(browser, ".log"))
+        show_table(browser, "Return")
+        waited(browser, lambda: "777.0" in text_of(browser, "figure table"))
+        assert complaints(browser) == []
+
+
+def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
+    append(live, steps=900, seconds=90, **{"episode/mean_return": 555.0})
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        show_table(browser, "Return")
+        waited(browser, lambda: "555.0" in text_of(browser, "figure table"))
+        append(live, steps=310, seconds=40, resumed=True)
+        append(live, steps=320, seconds=41, **{"episode/mean_return": 444.0})
+        waited(browser, lambda: "555.0" not in text_of(browser, "figure table"))
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".charts figure canvas"))
+        show_table(browser, "Return")
+        waited(browser, lambda: "444.0" in text_of(browser, "figure table"))
+        assert "555.0" not in text_of(browser, "figure table")
+
+
+def test_a_hidden_page_asks_for_nothing_and_a_seen_one_catches_up(browser, runs, live):
+    hide = (
+        "Object.defineProperty(document, 'hidden', {configurable: true, get: () => arguments[0]});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        waited(browser, lambda: connections(served) == 1)
+        browser.execute_script(f"const hide = function () {{ {hide} }}; hide(true)")
+        waited(browser, lambda: connections(served) == 0)
+        live.directory.log("while nobody looked")
+        assert "while nobody looked" not in text_of(browser, ".log")
+        browser.execute_script(f"const hide = function () {{ {hide} }}; hide(false)")
+        waited(browser, lambda: "while nobody looked" in text_of(browser, ".log"))
+
+
+def connections(served):
+    """Streams that the server has open: other connections are closed when they are idle."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[1].endswith(f":{served.port:04X}") and line[3] == "01" for line in lines)
+
+
+def test_what_a_copied_run_holds_is_text(browser, runs):
+    run = record(runs / "evil<b>", [(1, 1.0)], env=EVIL, algorithm=EVIL, state="failed", reason=EVIL, note=EVIL)
+    append(run, steps=2, seconds=2, **{f"loss/{EVIL}": 1.0, "__proto__": 1.0, "constructor": 2.0})
+    run.directory.log(EVIL)
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "evil<b>")
+        waited(browser, lambda: EVIL in text_of(browser, "figcaption"))
+        assert all(EVIL in text_of(browser, place) for place in (".log", "details", "dd"))
+        assert "evil<b>" in browser.title and browser.title != "evil"
+        assert not browser.find_elements(By.CSS_SELECTOR, "img, main script, main b")
+        assert complaints(browser) == []
+
+
+def test_a_server_that_is_gone_is_told(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        served.process.send_signal(signal.SIGKILL)
+        waited(browser, lambda: "no connection" in text_of(browser, "#connection"))
+
+
+def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
+    with dashboard_of(runs) as served:
+        browser.get(f"http://127.0.0.1:{served.port}/?token=old")
+        assert "use the address it printed" in browser.find_element(By.TAG_NAME, "body").text
+
+
+def test_themes_are_chosen_and_kept(browser, runs, live):
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        seen = {}
+        for _ in range(3):
+            theme = browser.find_element(By.ID, "theme").text
+            seen[theme] = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+            browser.find_element(By.ID, "theme").click()
+        assert seen.keys() == {"Theme: auto", "Theme: light", "Theme: dark"}
+        assert seen["Theme: light"] != seen["Theme: dark"]
+        browser.find_element(By.ID, "theme").click()
+        browser.refresh()
+        assert browser.find_element(By.ID, "theme").text == "Theme: light"
+        for theme in ("dark", "auto"):
+            browser.find_element(By.ID, "theme").click()
+            assert browser.find_element(By.ID, "theme").text == f"Theme: {theme}"
+
+
+def test_the_stop_button_is_there_with_control_only(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        assert not browser.find_elements(By.ID, "stop")
+    with dashboard_of(runs, "--control") as served:
+        open_run(browser, served, "live")
+        os.remove(live.directory.path / "status.json")
+        browser.find_element(By.ID, "stop").click()
+        browser.switch_to.alert.accept()
+        waited(browser, lambda: "It is not running here." in text_of(browser, "main"))

@@ -1,0 +1,284 @@
+"""Who may ask the dashboard for what; everything else is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.dashboard.catalogue import masked
+from penstock.runs.process import stat_fields, this_process
+from tests.dashboard.serving import dashboard_of, event
+from tests.studies.recorded import record
+
+pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
+pytest.importorskip("starlette", reason="the extra dashboard is not installed")
+
+EVIL = "<script>document.title='evil'</script>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with an ordinary run, a copied one that means harm, and secrets beside it."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "secret.json").write_text('{"state": "SECRET", "algorithm": "SECRET", "run": {}}')
+    runs = folder / "runs"
+    secrets = {"api_token": "SECRET", "deep": [{"password": "SECRET"}], "plain": "shown"}
+    good = record(runs / "good", [(100, 5.0), (200, 7.0)], env_kwargs=secrets, target=9.0)
+    (good.directory.path / "videos").mkdir()
+    (good.directory.path / "videos" / "step-1.mp4").write_bytes(b"film")
+    (good.directory.path / "videos" / "z.mp4").symlink_to(folder / "secret.json")
+    (good.directory.path / "videos" / "notes.txt").write_text("SECRET")
+    config = json.loads((runs / "good" / "config.json").read_text())
+    config["run"]["command"] = "penstock train ppo --api-token SECRET --env-kwargs password=SECRET --gamma 0.9"
+    (runs / "good" / "config.json").write_text(json.dumps(config))
+
+    record(runs / "evil", [(1, 1.0)], env=EVIL, algorithm=EVIL)
+    for name in ("log.txt", "hardware.jsonl"):
+        (runs / "evil" / name).symlink_to(folder / "secret.json")
+    for name, link in (("a", "config.json"), ("b", "status.json"), ("c", "metrics.jsonl")):
+        record(runs / name)
+        (runs / name / link).unlink()
+        (runs / name / link).symlink_to(folder / "secret.json")
+    (runs / "out").symlink_to(folder, target_is_directory=True)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def served(folder):
+    with dashboard_of(folder) as served:
+        yield served
+
+
+@pytest.fixture
+def ids(served):
+    code, _, body = served.ask("/api/runs")
+    assert code == 200
+    return {run["run"]: run["id"] for run in json.loads(body)["runs"]}
+
+
+def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(served):
+    code, headers, _ = served.ask(f"/?token={served.token}", Cookie=None)
+    assert (code, headers["location"]) == (303, "/")
+    assert headers["set-cookie"] == f"{served.cookie}; Path=/; HttpOnly; SameSite=Strict"
+    assert served.ask("/")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/api/stream", "/api/runs/x/history", "/nowhere"])
+@pytest.mark.parametrize("cookie", [None, "", "penstock=x", "PORT=wrong", "PORT=", "=;;\x7f"])
+def test_without_the_token_nothing_is_answered(served, path, cookie):
+    given = None if cookie is None else cookie.replace("PORT", f"penstock-{served.port}")
+    code, _, body = served.ask(path, Cookie=given)
+    assert code == 403 and b"penstock dashboard" in body
+    assert served.ask("/?token=wrong", Cookie=None)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", None, "[::2]", "10.0.0.1"]
+)
+def test_another_host_is_refused_even_with_the_token(served, host):
+    assert served.ask("/api/runs", Host=host)[0] in (400, 421)
+    assert served.ask(f"/?token={served.token}", Host=host)[0] in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:PORT", "LOCALHOST", "[::1]:PORT"])
+def test_this_machine_has_several_names(served, host):
+    assert served.ask("/api/runs", Host=host.replace("PORT", str(served.port)))[0] == 200
+
+
+def test_a_name_that_was_allowed_is_answered(folder):
+    with dashboard_of(folder, "--allow-host", "box.example,other") as served:
+        assert served.ask("/api/runs", Host="box.example")[0] == 200
+        assert served.ask("/api/runs", Host="evil.example")[0] == 421
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_another_site_asks_for_is_refused(served, site):
+    assert served.ask("/api/runs", Sec_Fetch_Site=site)[0] == 403
+    _, headers, _ = served.ask("/api/runs", Origin="http://evil.example", Sec_Fetch_Site="same-origin")
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
+def test_nothing_but_reading_is_allowed(served, ids, method):
+    for path in ("/", "/api/runs", f"/api/runs/{ids['good']}"):
+        assert served.ask(path, method)[0] == 405
+
+
+def test_without_control_no_run_can_be_stopped(served, ids):
+    assert served.ask(f"/api/runs/{ids['good']}/stop", "POST")[0] == 405
+    assert json.loads(served.ask("/api/runs")[2])["control"] is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/server.py", "/static/..\\server.py",
+        "/static//etc/passwd", "/static/index.html", "/static/app.js%00", "/../../etc/passwd", "//etc/passwd",
+        "/api/runs/..%2f..%2fsecret", "/api/runs/../runs/x", "/api/runs/good", "/api/runs/good/history",
+        "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
+        "/api/runs/ID/films/step-1.mp4", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out(served, ids, path):
+    code, _, body = served.ask(path.replace("ID", ids["good"]))
+    assert code in (400, 404) and b"SECRET" not in body and b"root:" not in body
+
+
+def test_links_lead_out_of_no_run(served, ids):
+    assert set(ids) == {"good", "evil"}, "runs whose config, status or metrics are links are not shown"
+    code, _, body = served.ask(f"/api/runs/{ids['evil']}/history")
+    assert code == 200 and b"SECRET" not in body
+    about = json.loads(served.ask(f"/api/runs/{ids['good']}")[2])
+    assert about["films"] == ["step-1.mp4"]
+    code, headers, film = served.ask(f"/api/runs/{ids['good']}/films/0")
+    assert (code, film, headers["content-type"]) == (200, b"film", "video/mp4")
+
+
+def test_what_may_be_a_secret_is_masked(served, ids):
+    body = served.ask(f"/api/runs/{ids['good']}")[2]
+    assert b"SECRET" not in body and b"shown" in body
+    assert "--gamma 0.9" in json.loads(body)["made"]["command"]
+    assert masked({"token": None, "tokens": 3, "a": {"secret": ["x", 1]}}) == {
+        "token": None, "tokens": "***", "a": {"secret": ["***", "***"]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/nowhere", "/?token=wrong"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "evil.example"])
+def test_every_answer_forbids_foreign_code(served, path, host):
+    _, headers, _ = served.ask(path, Host=host)
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store" and "server" not in headers
+
+
+def test_what_a_run_holds_is_never_html(served, ids):
+    for path in ("/api/runs", f"/api/runs/{ids['evil']}", f"/api/runs/{ids['evil']}/history"):
+        _, headers, body = served.ask(path)
+        assert headers["content-type"] == "application/json"
+        json.loads(body)
+
+
+def test_history_is_what_stands_small_enough_to_draw(served, ids):
+    history = json.loads(served.ask(f"/api/runs/{ids['good']}/history")[2])
+    assert history["metrics"]["steps"] == [100, 200]
+    assert history["metrics"]["evaluation/mean_return"] == [5.0, 7.0]
+
+
+def test_the_stream_tells_what_is_new_behind_a_cursor(folder, served):
+    run = record(folder / "grows", [(100, 5.0)])
+    id_ = {each["run"]: each["id"] for each in json.loads(served.ask("/api/runs")[2])["runs"]}["grows"]
+    cursor = json.loads(served.ask(f"/api/runs/{id_}/history")[2])["cursor"]
+    connection, stream = served.stream(f"/api/runs/{id_}/stream?cursor={cursor}")
+    try:
+        assert json.loads(event(stream, "status")["data"])["state"] == "done"
+        with open(run.directory.metrics, "a") as file:
+            file.write('{"steps": 300, "seconds": 30, "a": 1}\n{"steps": 4')
+        told = event(stream, "news")
+        assert json.loads(told["data"]) == {"metrics": [{"steps": 300, "seconds": 30, "a": 1}]}
+    finally:
+        connection.close()
+    with open(run.directory.metrics, "a") as file:
+        file.write('00, "seconds": 40}\n')
+    connection, stream = served.stream(f"/api/runs/{id_}/stream?cursor={cursor}", Last_Event_ID=told["id"])
+    try:
+        news = json.loads(event(stream, "news")["data"])
+        assert news == {"metrics": [{"steps": 400, "seconds": 40}]}, "the browser's cursor is newer than the address"
+        run.directory.log("something")
+        assert json.loads(event(stream, "news")["data"])["log"][0].endswith("something")
+        with open(run.directory.metrics, "a") as file:
+            file.write('{"steps": 300, "seconds": 30, "resumed": true}\n')
+        assert json.loads(event(stream, "news")["data"]) == {"reload": True}
+    finally:
+        connection.close()
+    for wrong in ("", "x", "1:1", "1:1,2:2,x:3"):
+        assert served.ask(f"/api/runs/{id_}/stream?cursor={wrong}")[0] == 400
+
+
+def test_the_overview_tells_of_runs_that_come_and_go(folder, served):
+    connection, stream = served.stream("/api/stream")
+    try:
+        known = json.loads(event(stream, "runs")["data"])["ids"]
+        record(folder / "new")
+        told = json.loads(event(stream, "runs")["data"])
+        assert [run["run"] for run in told["changed"]] == ["new"] and len(told["ids"]) == len(known) + 1
+        os.rename(folder / "new" / "config.json", folder / "new" / "gone")
+        assert len(json.loads(event(stream, "runs")["data"])["ids"]) == len(known)
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def trained_by(run, pid):
+    """Let a run say that a process trains it."""
+    path = run.directory.path / "status.json"
+    process = {**this_process(), "pid": pid, "start": int(stat_fields(pid)[19])}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "state": "running", "process": process}))
+    return process
+
+
+def test_with_control_and_the_pages_token_a_run_is_asked_to_end(tmp_path, sleeper):
+    run = record(tmp_path / "run")
+    process = trained_by(run, sleeper.pid)
+    with dashboard_of(tmp_path, "--control") as served:
+        told = json.loads(served.ask("/api/runs")[2])
+        stop, token = f"/api/runs/{told['runs'][0]['id']}/stop", told["control"]
+        for wrong in (None, "", "wrong", served.token):
+            assert served.ask(stop, "POST", X_Penstock_Control=wrong)[0] == 403
+        assert served.ask(stop, "POST", X_Penstock_Control=token, Cookie=None)[0] == 403
+        assert served.ask(stop, "POST", X_Penstock_Control=token, Sec_Fetch_Site="cross-site")[0] == 403
+        assert served.ask(stop, "POST", X_Penstock_Control=token, Host="evil.example")[0] == 421
+        assert served.ask(stop, X_Penstock_Control=token)[0] == 405, "reading stops nothing"
+        assert served.ask("/api/runs", "POST", X_Penstock_Control=token)[0] == 405
+        assert served.ask("/api/runs/x/stop", "POST", X_Penstock_Control=token)[0] == 404
+
+        path = run.directory.path / "status.json"
+        status = json.loads(path.read_text())
+        for other in ({"start": process["start"] + 1}, {"boot": "another"}, {"pid": 1}, {"pid": "x"}, {"pid": -1}):
+            path.write_text(json.dumps({**status, "process": {**process, **other}}))
+            assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 409
+        assert sleeper.poll() is None
+        path.write_text(json.dumps(status))
+        assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 200
+        assert sleeper.wait(timeout=20) == -signal.SIGTERM
+
+
+def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):
+    record(tmp_path / "run")
+    with dashboard_of(tmp_path) as served:
+        connection, stream = served.stream("/api/stream")
+        event(stream, "runs")
+        served.process.send_signal(signal.SIGINT)
+        served.process.wait(timeout=20)
+        connection.close()
+
+
+def test_it_is_in_the_way_of_nobody_and_loads_no_torch(served):
+    assert os.getpriority(os.PRIO_PROCESS, served.process.pid) >= os.getpriority(os.PRIO_PROCESS, 0) + 10
+    assert "libtorch" not in Path(f"/proc/{served.process.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [(["FILE"], "is a file: give runs"), (["--port", "PORT"], "cannot be had: Address already in use")],
+)
+def test_what_cannot_be_served_is_told(served, tmp_path, args, message):
+    (tmp_path / "file").touch()
+    words = {"FILE": str(tmp_path / "file"), "PORT": str(served.port)}
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "dashboard", *(words.get(arg, arg) for arg in args)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and message in done.stderr

@@ -1,0 +1,198 @@
+"""`penstock multirun`: what is done is skipped, what broke goes on, and nothing is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from penstock.config import ConfigError
+from penstock.runs.process import this_process
+from penstock.runs.reading import find_runs
+from penstock.studies import StudyError
+from penstock.studies.multirun import Study, missed
+from penstock.studies.plan import plan, read
+from tests.studies.recorded import record
+
+TINY = [
+    "--env", "CartPole-v1", "--backend", "serial", "--hidden-sizes", "8", "--num-workers", "1",
+    "--num-envs-per-worker", "2", "--segment-length", "8", "--batch-size", "16", "--num-epochs", "1",
+    "--eval-interval", "0",
+]  # fmt: skip
+
+
+def study(tmp_path, *args) -> Study:
+    return Study(tmp_path, plan(read(["ppo", *TINY, *args])))
+
+
+def recorded(found: Study, *, checkpoint: int | None, **changes):
+    """A run as a first attempt left it."""
+    (run,) = found.runs
+    told = {name: changes.pop(name) for name in ("state", "reason", "target") if name in changes}
+    config = {**run.config.to_json(), **changes}
+    for name in ("env", "seed", "target_return"):
+        config.pop(name)
+    made = record(found.path_of(run), **{**config, "run_dir": "x", **told})
+    if checkpoint is not None:
+        meta = {"seconds": 10.0, "algorithm": "ppo"}
+        made.directory.checkpoints.save(checkpoint, meta=meta, weights={"w": torch.zeros(1)})
+    return found.command_of(run)
+
+
+def test_what_is_not_there_is_trained_where_it_shall_lie(tmp_path):
+    found = study(tmp_path)
+    (run,) = found.runs
+    assert found.command_of(run) == ["train", "ppo", *TINY, "--seed", "0", "--run-dir", str(tmp_path / run.name)]
+
+
+def test_what_is_done_is_skipped(tmp_path):
+    assert recorded(study(tmp_path), checkpoint=100) is None
+
+
+@pytest.mark.parametrize("state", ["failed", "interrupted", "paused"])
+def test_what_broke_goes_on_from_its_checkpoint(tmp_path, state):
+    found = study(tmp_path)
+    assert recorded(found, checkpoint=100, state=state) == ["resume", str(found.path_of(found.runs[0]))]
+
+
+def test_what_broke_before_its_first_checkpoint_begins_anew(tmp_path):
+    assert recorded(study(tmp_path), checkpoint=None, state="failed")[0] == "train"
+
+
+def test_flags_win_over_the_checkpoint_and_what_is_not_given_stays(tmp_path):
+    found = study(tmp_path, "--total-steps", "2000")
+    command = recorded(found, checkpoint=100, total_steps=1000, learning_rate=0.5, gamma=0.25)
+    assert command == ["resume", str(found.path_of(found.runs[0])), "--total-steps", "2000"]
+
+
+def test_what_cannot_change_within_a_run_is_told_before_anything_trains(tmp_path):
+    with pytest.raises(ConfigError, match="cannot change within a run"):
+        recorded(study(tmp_path), checkpoint=100, hidden_sizes=[16])
+
+
+def test_what_is_no_run_is_not_touched(tmp_path):
+    found = study(tmp_path)
+    found.path_of(found.runs[0]).mkdir()
+    (found.path_of(found.runs[0]) / "notes.txt").touch()
+    with pytest.raises(StudyError, match="is not empty, and no run"):
+        found.command_of(found.runs[0])
+
+
+def test_a_run_that_another_process_trains_is_busy(tmp_path):
+    found = study(tmp_path)
+    (run,) = found.runs
+    assert not found.is_busy(run)
+    recorded(found, checkpoint=None, state="running")
+    assert found.is_busy(run), "this process is alive"
+    path = found.path_of(run) / "status.json"
+    status = json.loads(path.read_text())
+    path.write_text(json.dumps({**status, "process": {**this_process(), "start": 1}}))
+    assert not found.is_busy(run)
+
+
+def test_a_miss_is_a_run_that_is_done_below_its_target(tmp_path):
+    assert missed(record(tmp_path / "a", target=9.0, reason="steps"))
+    assert not missed(record(tmp_path / "b", target=9.0, reason="target"))
+    assert not missed(record(tmp_path / "c"))
+    assert not missed(record(tmp_path / "d", target=9.0, state="failed"))
+
+
+def start(folder: Path, *args: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "penstock.cli", "multirun", *args, "--name", "s"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(folder: Path, *args: str) -> tuple[int, str]:
+    process = start(folder, *args)
+    out, _ = process.communicate()
+    return process.returncode, out
+
+
+def wait_for(what):
+    end = time.monotonic() + 120.0
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    return list(folder.glob("runs/s/*/checkpoints/*/meta.json"))
+
+
+LONG = ["ppo", *TINY, "--seeds", "2", "--total-steps", "5000", "--checkpoint-interval", "200"]
+
+
+@pytest.mark.timeout(240)
+def test_after_kill_9_the_same_command_finishes_and_skips_what_is_done(tmp_path):
+    process = start(tmp_path, *LONG)
+    wait_for(lambda: any("seed1" in str(path) for path in checkpoints(tmp_path)))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    first, second = find_runs([tmp_path / "runs"])
+    assert (first.summary["seed"], first.state) == (0, "done")
+    before = (first.directory.path / "status.json").read_bytes()
+
+    code, out = finish(tmp_path, *LONG)
+    assert code == 0, out
+    assert "1 are done already" in out and "goes on" in out and out.strip().endswith("2 done")
+    first, second = find_runs([tmp_path / "runs"])
+    assert second.state == "done" and second.summary["steps"] >= 5000
+    assert second.directory.info["resumed"][0]["steps"] > 0
+    assert (first.directory.path / "status.json").read_bytes() == before, "it was not touched"
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+    args = ["ppo", *TINY, "--total-steps", "5000", "--checkpoint-interval", "200"]
+    process = start(tmp_path, *args)
+    wait_for(lambda: checkpoints(tmp_path))
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 130, out
+    assert "the same command goes on" in out
+    (run,) = find_runs([tmp_path / "runs"])
+    assert run.state == "interrupted"
+    code, out = finish(tmp_path, *args)
+    assert code == 0 and "goes on" in out, out
+
+
+@pytest.mark.timeout(240)
+def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
+    place = f"{Path(__file__).parents[1] / 'engine' / 'broken_environment.py'}:ResetBreaksInLaneThree"
+    args = ["ppo", *TINY, "--num-envs-per-worker", "4", "--total-steps", "64", "--target-return", "9000"]
+    code, out = finish(tmp_path, *args, "--env", f"{place},CartPole-v1")
+    assert code == 1, out
+    assert "failed, see runs/s/output/" in out and "below the target of 9000" in out
+    assert out.strip().endswith("1 failed, 1 missed")
+    code, out = finish(tmp_path, *args, "--env", "CartPole-v1")
+    assert code == 3 and "1 are done already" in out
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two runs at a time need two cores")
+def test_runs_at_a_time_have_cores_of_their_own(tmp_path):
+    code, out = finish(tmp_path, "ppo", *TINY, "--total-steps", "64", "--seeds", "2", "--jobs", "2")
+    assert code == 0, out
+    shares = [line.partition(" on cores ")[2].split(", ") for line in out.splitlines() if " on cores " in line]
+    assert len(shares) == 2 and not set(shares[0]) & set(shares[1])
+    told = [run.directory.info["machine"]["cores"] for run in find_runs([tmp_path / "runs"])]
+    assert told == [len(share) for share in shares]
+
+
+@pytest.mark.timeout(60)
+def test_only_one_is_at_work_in_a_folder(tmp_path):
+    import fcntl
+
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    descriptor = os.open(tmp_path / "runs" / "s", os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        code, out = finish(tmp_path, "ppo", *TINY)
+    finally:
+        os.close(descriptor)
+    assert code == 2 and "another penstock multirun is at work in runs/s" in out
