@@ -82,9 +82,10 @@ def test_a_hopeless_trial_is_given_up_and_its_training_ends_in_good_order(tmp_pa
     monkeypatch.setattr("penstock.search.study.Study.settings", lambda *_: {"learning_rate": 1e-9})
     search.searching(6).run()
     trial = search.study.tried[5]
-    assert (trial.state, trial.spent) == ("pruned", 0.5)
+    assert trial.state == "pruned"
+    assert 0.25 <= trial.spent <= 0.5, "by evaluations beyond the first quarter, of those that it made before it hung"
     assert (search.directory.run(5, 0) / "meta.json").exists(), "it wrote a checkpoint"
-    assert search.lines[-1] == "trial 5: given up after 50% of its trainings"
+    assert search.lines[-1] == f"trial 5: given up after {trial.spent:.0%} of its trainings"
     assert Watched(pids_in(tmp_path / "s")).left_after(PATIENCE) == []
 
 
