@@ -87,7 +87,8 @@ def command(args: list[str]) -> int:
         console.width = console.width if console.is_terminal else _PIPE_WIDTH
         console.print(as_table(rows, more))
         hidden = len(runs) - len(rows)
-        print(f"{len(rows)} runs" + (f", {hidden} others are not shown" if hidden else ""))
+        what = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+        print(what + (f", {hidden} others are not shown" if hidden else ""))
     return 0
 
 
