@@ -9,7 +9,7 @@ one. Measured are episodes until 90 of 100 successive training episodes were suc
 with all the episodes that it had, as "more than". Learners: PPO with RUDDER, PPO with lambda 0.95 and 1, DQN with one
 step, n steps and Monte-Carlo returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's
 last step; measured are steps until 100 training episodes return 475, or 200. Printed are medians with the interval of
-95 % of 2,000 bootstraps. ``--growing`` varies the delay of one task. FILE of ``--write`` grows by a line of JSON for
+95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task. FILE of ``--write`` grows by a line of JSON for
 each run: runs found there are not made again. Everything runs in one process (``backend="serial"``).
 """
 
@@ -27,6 +27,7 @@ import numpy as np
 import penstock
 from penstock.bench.machine import describe
 from penstock.runs.status import Status
+from penstock.studies.statistics import interval
 
 ENVIRONMENTS = Path(__file__).parent / "environments" / "delayed.py"
 WINDOW, SHARE = 100, 0.9  # of so many successive training episodes such a share has to be the best
@@ -108,9 +109,7 @@ def train(task: str, learner: str, seed: int, delay: int | None, limit: int | No
 def shown(runs: list[dict[str, Any]], measure: str) -> str:
     """The median of some runs and its interval; with ">" where half of them or more were given up."""
     values = np.array([run[measure] for run in runs], float)
-    random = np.random.default_rng(0)
-    medians = np.median(random.choice(values, (2_000, len(values))), axis=1)
-    low, high = np.quantile(medians, [0.025, 0.975])
+    low, high = interval(lambda scores: np.median(scores[0], axis=-1), [values])
     solved = sum(run["solved"] for run in runs)
     more = "> " if solved <= len(runs) / 2 else ""
     return f"{more}{np.median(values):,.0f} [{low:,.0f}, {high:,.0f}], {solved} of {len(runs)} solved"

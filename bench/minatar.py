@@ -8,7 +8,7 @@
 
 Other settings are those of the preset minatar. Judged is the return of training episodes, over the last tenth of the
 steps, and of 100 episodes that the final policy plays without exploration. Printed is the interquartile mean over games
-and seeds, returns divided by the mean of the first method in each game, with a 95 % interval of 2,000
+and seeds, returns divided by the mean of the first method in each game, with a 95 % interval of 50,000
 bootstraps (Agarwal et al. 2021, arXiv:2108.13264). FILE of ``--write`` grows by a line of JSON for each run: runs found
 there are not made again.
 """
@@ -27,6 +27,7 @@ import numpy as np
 
 import penstock
 from penstock.bench.machine import describe
+from penstock.studies.statistics import interquartile_mean, interval
 
 
 def _mixed(source: str) -> tuple[str, dict[str, Any]]:
@@ -66,33 +67,22 @@ def train(game: str, method: str, seed: int, steps: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def interquartile_mean(values: np.ndarray) -> float:
-    """Mean of the middle half."""
-    ordered = np.sort(values.ravel())
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())
-
-
 def table(runs: list[dict[str, Any]], methods: list[str], measure: str) -> None:
     """Print the interquartile mean of each method, and its interval."""
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         scores[run["method"]][run["game"]].append(run[measure])
     base = {game: np.mean(values) for game, values in scores[methods[0]].items()}
-    random = np.random.default_rng(0)
     print(f"{measure}: by method, relative to the mean of {methods[0]}; then each game's returns")
     for method in methods:
         found = [np.array(scores[method][game]) / base[game] for game in base if scores[method][game]]
         if not found:
             continue
-        bootstraps = [
-            interquartile_mean(np.concatenate([random.choice(each, len(each)) for each in found])) for _ in range(2_000)
-        ]
-        low, high = np.quantile(bootstraps, [0.025, 0.975])
+        low, high = interval(interquartile_mean, found)
         each = "; ".join(
             f"{game} {', '.join(f'{value:.1f}' for value in scores[method][game])}" for game in base
         )
-        print(f"  {method:10} {interquartile_mean(np.concatenate(found)):.2f} [{low:.2f}, {high:.2f}]  {each}")
+        print(f"  {method:10} {interquartile_mean(found):.2f} [{low:.2f}, {high:.2f}]  {each}")
 
 
 def draw(runs: list[dict[str, Any]], methods: list[str], file: Path) -> None:

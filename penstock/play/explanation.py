@@ -17,7 +17,7 @@ from penstock.config import ConfigError
 from penstock.envs.masks import MASK
 from penstock.envs.spec import EnvSpec
 from penstock.nn import ReturnPredictor
-from penstock.play.film import MAX_STEPS, make_stage, picture_of
+from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writable
 from penstock.play.policy import Policy, load_policy
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import REDISTRIBUTOR
@@ -70,7 +70,7 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
     CheckpointError
         The redistributor's save is damaged.
     """
-    _require_writable(file)
+    require_writable("explain", file, "a plot", FORMATS)
     saved_at = path.resolve().parent.parent / REDISTRIBUTOR
     if not saved_at.is_dir():
         raise ConfigError(
@@ -178,12 +178,3 @@ def _evenly(pictures: list[tuple[int, np.ndarray]]) -> list[tuple[int, np.ndarra
     if len(pictures) <= PICTURES:
         return pictures
     return [pictures[round(i * (len(pictures) - 1) / (PICTURES - 1))] for i in range(PICTURES)]
-
-
-def _require_writable(file: str) -> None:
-    """Refuse before anything is played what could not be written after it."""
-    path = Path(file)
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"explain={file!r} is not legal: a plot's name ends in one of {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"explain={file!r} cannot be written: there is no directory {str(path.parent)!r}")

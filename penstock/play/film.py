@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
     ConfigError
         The extra "video" is not installed, the environment draws no pictures, or `path` is no place for a film.
     """
-    _require_writable(path)
+    require_writable("video", path, "a film", CONTAINERS)
     try:
         import av  # noqa: F401  (imageio writes with it)
         import imageio.v3 as imageio
@@ -130,13 +130,28 @@ class AleScreen(gymnasium.Env):
         self._game.close()
 
 
-def _require_writable(path: str) -> None:
-    """Refuse before anything is played what could not be written after it."""
+def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) -> None:
+    """Refuse before anything is played what could not be written after it.
+
+    Parameters
+    ----------
+    flag, path
+        What names the file, and the file.
+    what
+        What it is to be, "a film" or "a plot".
+    endings
+        Those that its name may have.
+
+    Raises
+    ------
+    ConfigError
+        It has another ending, or there is no such directory.
+    """
     file = Path(path)
-    if file.suffix not in CONTAINERS:
-        raise ConfigError(f"video={path!r} is not legal: a film's name ends in one of {', '.join(CONTAINERS)}")
+    if file.suffix not in endings:
+        raise ConfigError(f"{flag}={path!r} is not legal: {what}'s name ends in one of {', '.join(endings)}")
     if not file.parent.is_dir():
-        raise ConfigError(f"video={path!r} cannot be written: there is no directory {str(file.parent)!r}")
+        raise ConfigError(f"{flag}={path!r} cannot be written: there is no directory {str(file.parent)!r}")
 
 
 def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
+
+from penstock.ipc import set_parent_death_signal
 
 _PROC = Path("/proc")
 _STARTED = 19  # place of the start time among the fields behind the name in /proc/PID/stat (field 22 of proc(5))
@@ -27,6 +30,20 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
         return None
     pid = process.get("pid")
     return isinstance(pid, int) and _start_of(pid) == process.get("start") is not None
+
+
+def child_setup(cores: Collection[int]) -> Callable[[], None]:
+    """What the process of a training does before its program, as ``preexec_fn`` of `subprocess.Popen`.
+
+    It keeps to `cores`, and gets SIGTERM when this process ends, however that ends: it saves then.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        os.sched_setaffinity(0, cores)
+        set_parent_death_signal(signal.SIGTERM, parent)
+
+    return prepare
 
 
 def stat_fields(pid: int) -> list[str]:

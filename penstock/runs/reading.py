@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -131,13 +131,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
     except OSError:
         return
     with file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
+        yield from _objects(file)
 
 
 def standing(lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -188,9 +182,14 @@ def _last_lines(path: Path) -> Iterator[dict[str, Any]]:
             tail = file.read()
     except OSError:
         return
-    for text in tail.splitlines():
+    yield from _objects(tail.splitlines())
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """JSON objects, one a line; other lines are left out."""
+    for line in lines:
         try:
-            record = json.loads(text)
+            record = json.loads(line)
         except ValueError:
             continue
         if isinstance(record, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -13,9 +12,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from penstock.config import Config
-from penstock.ipc import set_parent_death_signal
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.episodes import EPISODES
+from penstock.runs.process import child_setup
 from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
@@ -163,16 +162,10 @@ class Job:
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         """Start a training: it ends in good order with this process, and nobody else takes the trial until then."""
-        parent, cores = os.getpid(), self.cores
-
-        def prepare() -> None:
-            set_parent_death_signal(signal.SIGTERM, parent)
-            os.sched_setaffinity(0, cores)
-
         with open(self._directory.output(self.trial.number, self.seed), "ab") as output:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0,
-                pass_fds=[self._hold.training], preexec_fn=prepare,
+                pass_fds=[self._hold.training], preexec_fn=child_setup(self.cores),
             )  # fmt: skip
 
     def _follow(self, *, is_over: bool = False) -> None:

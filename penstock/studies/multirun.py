@@ -18,12 +18,11 @@ from pathlib import Path
 from types import FrameType
 
 from penstock.flags import parse_changes
-from penstock.ipc import set_parent_death_signal
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, remove_directory, write_file_atomically
 from penstock.runs.machine import this_command
 from penstock.runs.panels import clock, number
-from penstock.runs.process import is_alive
+from penstock.runs.process import child_setup, is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import CONFIG
 from penstock.studies import StudyError
@@ -125,18 +124,12 @@ class Study:
         command = self.command_of(run) or []
         if command[0] == "train":
             remove_directory(self.path_of(run))  # of an attempt that left nothing to go on from
-        supervisor = os.getpid()
-
-        def prepare() -> None:
-            os.sched_setaffinity(0, cores)
-            set_parent_death_signal(signal.SIGTERM, supervisor)  # it saves and ends, should this process be killed
-
         output = self.folder / OUTPUT / f"{run.name}.txt"
         output.parent.mkdir(exist_ok=True)
         with open(output, "ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli", *command], stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=prepare,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=child_setup(cores),
             )  # fmt: skip
         where = f" on cores {', '.join(map(str, sorted(cores)))}" if with_cores else ""
         print(f"{run.name}: {'trains' if command[0] == 'train' else 'goes on'}{where}", flush=True)

@@ -13,9 +13,8 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.feed import Feed, FeedingSegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.paths.segment_learner import SegmentLearner
+    from penstock.engine.roles.learner import Start
     from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -69,19 +68,12 @@ class RedistributedPath(SegmentPath):
         """Fill slots, and feed what they are filled with."""
         return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Take full slots, and redistribute their rewards."""
+    @classmethod
+    def learner_class(cls) -> type[SegmentLearner]:
+        """What redistributes their rewards when it takes them."""
         from penstock.engine.paths.redistributed_learner import RedistributedLearner
 
-        return RedistributedLearner(algorithm, arena, state, learning, report, weights)
+        return RedistributedLearner
 
     @property
     def saves_apart(self) -> bool:
