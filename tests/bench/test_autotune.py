@@ -1,6 +1,7 @@
 """`penstock autotune`: what it takes, the table that it prints, and the command that it ends with."""
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -171,7 +172,7 @@ def test_an_interruption_ends_with_the_best_so_far_and_130(machine, monkeypatch,
     monkeypatch.setattr("penstock.bench.engine_run.run_engine", measure)
     assert main(["autotune", *APPO, "--json", str(tmp_path / "tuned.json")]) == 130
     out = capsys.readouterr().out
-    assert "2 measurements in 0 s: interrupted" in out
+    assert re.search(r"2 measurements in \d+ s: interrupted", out)
     assert config_of(out.splitlines()[-1])[1].num_envs_per_worker == 64
     assert json.loads((tmp_path / "tuned.json").read_text())["ended"] == "interrupted"
 
