@@ -90,6 +90,6 @@ class A3C(SegmentAlgorithm):
     def beta(self, batch: Batch) -> Tensor:
         """Weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
         c = self.config
-        worker = batch.lane // c.num_envs_per_worker
+        worker = batch.lane // c.lanes_per_worker
         place = 2.0 * worker / (c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker
         return self.entropy_coef(batch) * c.entropy_spread**place

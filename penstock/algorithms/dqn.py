@@ -150,9 +150,8 @@ class QLearningConfig(PrioritizedConfig):
         require(is_less, "sequence_overlap", overlap, f"0 or more, and less than sequence_length={length}")
         if self.memory != "none" and self.buffer_size < self.num_lanes * length:
             raise ConfigError(
-                f"buffer_size={self.buffer_size} is too small for {self.num_lanes} lanes (num_workers={self.workers} x "
-                f"num_envs_per_worker={self.num_envs_per_worker}) of sequence_length={length}: use at least "
-                f"{self.num_lanes * length}"
+                f"buffer_size={self.buffer_size} is too small for {self.lanes_in_words} of "
+                f"sequence_length={length}: use at least {self.num_lanes * length}"
             )
 
     def _require_hindsight(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import statistics
@@ -24,9 +23,9 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
 from penstock.engine.paths.base import Rehearsal
-from penstock.engine.preparation import resolve_env, run_shape, settled_precision
+from penstock.engine.preparation import look_at, run_shape, settled_precision
 from penstock.engine.roster import infers_centrally, share_threads
-from penstock.envs.making import PROBED_LANE, probe
+from penstock.envs.making import PROBED_LANE
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -158,10 +157,8 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
 
 def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
     """Environment, algorithm and numbers of a run."""
-    env = resolve_env(config)
-    observation, action, _ = probe(env)
-    env = dataclasses.replace(env, mask_is_in_info=observation.mask_is_in_info)
-    algorithm = algorithm_class(config, observation, action)
+    config, env, found = look_at(config)
+    algorithm = algorithm_class(config, found.observation, found.action)
     return env, algorithm, run_shape(algorithm, algorithm.build_model())
 
 

@@ -31,7 +31,9 @@ class Stepping:
 
     def __init__(self, arena: ExperienceArena, env: EnvSpec, config: Config, number: int) -> None:
         size = arena.shape.group_size
-        self._lanes = make_lanes(env, size, seed=config.seed, first_lane=number * size, worker_index=number)
+        self._lanes = make_lanes(
+            env, arena.shape.envs_per_group, seed=config.seed, first_lane=number * size, worker_index=number
+        )
         self._lanes.reset()
         self._generator = np.random.default_rng(number)
         action, observation = arena.shape.action, arena.shape.observation
@@ -102,7 +104,7 @@ def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Gene
 def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) -> None:
     """Fill all rows of an arena with first observations of episodes, and what an untrained policy does there."""
     lanes = make_lanes(
-        env, arena.shape.group_size, seed=algorithm.config.seed, first_lane=first_lane, worker_index=OUTSIDE
+        env, arena.shape.envs_per_group, seed=algorithm.config.seed, first_lane=first_lane, worker_index=OUTSIDE
     )
     try:
         lanes.reset()

@@ -30,6 +30,7 @@ class Config:
         "hidden_sizes": NETWORK,
         "activation": NETWORK,
         "normalize_observations": NETWORK,
+        "num_agents": "the experience of the run is that of so many agents",
         "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
     }
     """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
@@ -41,6 +42,10 @@ class Config:
     """Keyword arguments for the environment."""
     vectorize: Literal["make", "vector"] = "make"
     """"make": one environment per lane; "vector": one vector environment per group of lanes."""
+    num_agents: int | None = None
+    """Agents of each environment, each of which is a lane; None: as many as the environment has."""
+    team_reward: Literal["own", "mean", "sum"] = "own"
+    """With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
     reward_scale: float = 1.0
@@ -51,9 +56,9 @@ class Config:
     num_workers: int | None = None
     """Rollout workers; None: one per core, at most 16."""
     num_envs_per_worker: int = 16
-    """Lanes per rollout worker."""
+    """Environments per rollout worker: its lanes, where each has one agent."""
     num_groups: int | None = None
-    """Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local."""
+    """Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local."""
     inference: Literal["auto", "local", "central"] = "auto"
     """Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them."""
     backend: Literal["local", "serial"] = "local"
@@ -131,7 +136,7 @@ class Config:
         )  # fmt: skip
         for name in positive:
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("num_workers", "num_groups", "max_seconds", "reward_clip"):
+        for name in ("num_workers", "num_groups", "num_agents", "max_seconds", "reward_clip"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "more than 0, or None")
         interval = self.checkpoint_interval
@@ -165,9 +170,23 @@ class Config:
         return self.num_workers or min(whole_cores(), 16)
 
     @property
+    def lanes_per_worker(self) -> int:
+        """Lanes of each rollout worker: its environments, times the agents of each."""
+        return self.num_envs_per_worker * (self.num_agents or 1)
+
+    @property
     def num_lanes(self) -> int:
         """Lanes of all rollout workers together."""
-        return self.workers * self.num_envs_per_worker
+        return self.workers * self.lanes_per_worker
+
+    @property
+    def lanes_in_words(self) -> str:
+        """Which settings the number of lanes follows from, for messages."""
+        agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
+        return (
+            f"{self.num_lanes} lanes (num_workers={self.workers} x num_envs_per_worker={self.num_envs_per_worker}"
+            f"{agents})"
+        )
 
     @classmethod
     def fixed_settings(cls) -> dict[str, str]:

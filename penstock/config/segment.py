@@ -130,6 +130,5 @@ def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
     if config.num_lanes * config.segment_length % batch_size:
         raise ConfigError(
             f"batch_size={batch_size} does not divide the {config.num_lanes * config.segment_length} steps that "
-            f"{config.num_lanes} lanes (num_workers={config.workers} x num_envs_per_worker="
-            f"{config.num_envs_per_worker}) collect in segments of {config.segment_length}"
+            f"{config.lanes_in_words} collect in segments of {config.segment_length}"
         )

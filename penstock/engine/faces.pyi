@@ -33,9 +33,9 @@ class APPO(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -92,6 +92,10 @@ class APPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -199,6 +203,8 @@ class APPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -256,7 +262,7 @@ class PPO(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -313,6 +319,10 @@ class PPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -412,6 +422,8 @@ class PPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -463,9 +475,9 @@ class A2C(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -522,6 +534,10 @@ class A2C(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -615,6 +631,8 @@ class A2C(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -692,6 +710,10 @@ class A3C(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -776,6 +798,8 @@ class A3C(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -826,9 +850,9 @@ class IMPALA(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -885,6 +909,10 @@ class IMPALA(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -996,6 +1024,8 @@ class IMPALA(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1052,9 +1082,9 @@ class IMPACT(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -1081,6 +1111,10 @@ class IMPACT(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1176,6 +1210,8 @@ class IMPACT(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1232,9 +1268,9 @@ class CLEAR(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -1291,6 +1327,10 @@ class CLEAR(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1406,6 +1446,8 @@ class CLEAR(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1464,9 +1506,9 @@ class LASER(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -1523,6 +1565,10 @@ class LASER(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1636,6 +1682,8 @@ class LASER(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1693,9 +1741,9 @@ class PQN(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker: its lanes, where each has one agent.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -1750,6 +1798,10 @@ class PQN(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1840,6 +1892,8 @@ class PQN(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1889,7 +1943,7 @@ class DQN(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -1932,6 +1986,10 @@ class DQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2052,6 +2110,8 @@ class DQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2118,7 +2178,7 @@ class Rainbow(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -2161,6 +2221,10 @@ class Rainbow(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2281,6 +2345,8 @@ class Rainbow(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2347,7 +2413,7 @@ class ApeX(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -2390,6 +2456,10 @@ class ApeX(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2508,6 +2578,8 @@ class ApeX(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2573,7 +2645,7 @@ class R2D2(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -2616,6 +2688,10 @@ class R2D2(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -2734,6 +2810,8 @@ class R2D2(Face):
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2799,7 +2877,7 @@ class DDPG(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -2818,6 +2896,10 @@ class DDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2907,6 +2989,8 @@ class DDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2963,7 +3047,7 @@ class TD3(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -2982,6 +3066,10 @@ class TD3(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3077,6 +3165,8 @@ class TD3(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3136,7 +3226,7 @@ class SAC(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -3155,6 +3245,10 @@ class SAC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3248,6 +3342,8 @@ class SAC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3306,7 +3402,7 @@ class TQC(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -3327,6 +3423,10 @@ class TQC(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     num_quantiles
         Quantiles by which each critic describes the return (M).
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3426,6 +3526,8 @@ class TQC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         num_quantiles: int = 25,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3486,7 +3588,7 @@ class CrossQ(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -3505,6 +3607,10 @@ class CrossQ(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3604,6 +3710,8 @@ class CrossQ(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3665,7 +3773,7 @@ class ApeXDPG(Face):
     num_envs_per_worker
         Lanes per rollout worker.
     num_groups
-        Groups of lanes per worker that step in turn; None: 2 with central inference, 1 with local.
+        Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
@@ -3684,6 +3792,10 @@ class ApeXDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3778,6 +3890,8 @@ class ApeXDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",

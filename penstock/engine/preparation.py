@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
@@ -10,6 +12,7 @@ from penstock.engine.acting.weights import BestWeights, weights_nbytes
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.envs.failures import UnknownEnvironmentError
+from penstock.envs.making import Probed, probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.nn import PolicyNetwork
@@ -33,6 +36,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
+        num_agents=config.num_agents or 1,
         **data_path(algorithm).numbers(algorithm, model),
         observation=algorithm.observation,
         action=algorithm.action,
@@ -45,11 +49,34 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
 def resolve_env(config: Config) -> EnvSpec:
     """Find the environment of a config; what is wrong with it is a `ConfigError`, if nothing more exact."""
     try:
-        return EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+        return replace(
+            EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize), team_reward=config.team_reward
+        )
     except UnknownEnvironmentError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
+
+
+def look_at(config: Config) -> tuple[Config, EnvSpec, Probed]:
+    """Find a config's environment, and what it is; return the config with the number of its agents, too.
+
+    Raises
+    ------
+    ConfigError, UnknownEnvironmentError, UnsupportedSpaceError
+        The environment, or the number of agents asked for, is not legal.
+    """
+    env = resolve_env(config)
+    found = probe(env)
+    env = replace(env, mask_is_in_info=found.observation.mask_is_in_info, agents=found.agents)
+    count = len(found.agents)
+    if config.num_agents is not None and config.num_agents != env.seats:
+        which = f" ({', '.join(found.agents)})" if count else ""
+        raise ConfigError(
+            f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {env.seats}{which}; "
+            "leave it out to have all of them"
+        )
+    return replace(config, num_agents=count) if count else config, env, found
 
 
 def go_on_from_best(run: RunDirectory, best_weights: BestWeights, model: PolicyNetwork) -> None:

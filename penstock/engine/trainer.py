@@ -22,11 +22,10 @@ from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
 from penstock.engine.paths import data_path
-from penstock.engine.preparation import go_on_from_best, note_of_precision, require_device, resolve_env, run_shape
+from penstock.engine.preparation import go_on_from_best, look_at, note_of_precision, require_device, run_shape
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
-from penstock.envs.making import probe
 from penstock.experience.arena import ExperienceArena
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, evaluate_model
@@ -168,11 +167,10 @@ class Trainer:
             launcher.prepare()
         else:
             launcher.discard()
-        self.config = config = with_schedules(config)
-        env = resolve_env(config)
-        observation, action, frame_skip = probe(env)
-        self._env = replace(env, mask_is_in_info=observation.mask_is_in_info)
-        self._algorithm = algorithm(config, observation, action)
+        config = with_schedules(config)
+        config, self._env, found = look_at(config)
+        self.config = config
+        self._algorithm = algorithm(config, found.observation, found.action)
         self._model = self._build_model()
         start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
         shape = run_shape(self._algorithm, self._model)
@@ -194,7 +192,7 @@ class Trainer:
             path = path.kept_in(run, config)
         notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
         self._supervisor = Supervisor(
-            self._algorithm, self._env, frame_skip, self._arena, start, path, run, notes,
+            self._algorithm, self._env, found.frame_skip, self._arena, start, path, run, notes,
             best_weights=self._load_best,
         )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began

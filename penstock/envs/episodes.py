@@ -73,6 +73,14 @@ class EpisodeBook:
             self._returns[lane] = 0.0
             self._lengths[lane] = 0
 
+    def grant(self, lane: int, reward: float) -> None:
+        """Add to the return of a lane's running episode what belongs to none of its steps."""
+        self._returns[lane] += reward
+
+    def skip(self, lane: int) -> None:
+        """Note that a lane had no part in a game that is over: its episode has no steps."""
+        self._finished.append(EpisodeRecord(lane, 0.0, 0))
+
     def tell_success(self, lane: int, success: Any) -> None:
         """Note what the environment says of an episode that has just been added; what is not a number is passed over.
 

@@ -16,10 +16,11 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 
 class Lanes(ABC):
-    """N environment instances that step together.
+    """N streams of experience that step together: environments of one agent, or seats of games.
 
-    Every call of `step` moves each lane on by exactly one row. What kind of row it is, the arrays below say; they
-    describe the last `reset` or `step`, belong to the lanes and are overwritten by the next call.
+    Every call of `step` moves each lane on by exactly one row, except that a seat waits while others act: then the
+    lane has not ``moved``, or is not ``asked``. What kind of row it is, the arrays below say; they describe the last
+    `reset` or `step`, belong to the lanes and are overwritten by the next call.
 
     ============================  ==========  =====  =====  =========  =============================================
     what happened                 terminated  valid  first  in finals  observation shown now
@@ -30,6 +31,8 @@ class Lanes(ABC):
     terminated, reset at once     yes         yes    yes    no         the first one of a new episode
     truncated, reset at once      no          yes    yes    yes        the first of a new episode; `write_finals` has
                                                                        the true final one
+    ended, the game goes on       as it is    yes    no     if         none: not asked until the next game
+                                                            truncated
     ============================  ==========  =====  =====  =========  =============================================
 
     Where an environment says both, terminated wins: ``truncated`` is then reported as False.
@@ -56,7 +59,15 @@ class Lanes(ABC):
     valid : bool [N]
         Whether it was a real step; False if it was only the autoreset after a final observation.
     first : bool [N]
-        Whether the observation shown now is the first one of an episode.
+        Whether the observation shown last is the first one of an episode.
+    moved : bool [N]
+        Whether a transition was completed; always, where an environment has one agent.
+    asked : bool [N]
+        Whether the lane shows an observation that wants an action; always, where an environment has one agent.
+    pending : bool [N]
+        Whether an action was taken whose transition is not complete yet; never, where an environment has one agent.
+    agents : tuple of str
+        Names of the agents whose seats are the lanes of an environment; empty where it has one agent.
     finals : int64 [K]
         Lanes whose true final observation came in the same step as the next episode's first one.
     mask_was_in_info : bool
@@ -84,6 +95,10 @@ class Lanes(ABC):
         self.truncated = np.zeros(num_lanes, np.bool_)
         self.valid = np.zeros(num_lanes, np.bool_)
         self.first = np.ones(num_lanes, np.bool_)
+        self.moved = np.ones(num_lanes, np.bool_)
+        self.asked = np.ones(num_lanes, np.bool_)
+        self.pending = np.zeros(num_lanes, np.bool_)
+        self.agents: tuple[str, ...] = ()
         self.finals = np.empty(0, np.int64)
         self.mask_was_in_info = False
         self._steps = 0
@@ -156,7 +171,10 @@ class Lanes(ABC):
         )
 
     def take_episodes(self) -> list[EpisodeRecord]:
-        """Return the episodes that ended since the last call, in the order in which they ended."""
+        """Return the episodes that ended since the last call, in the order in which they ended.
+
+        An agent that had no part in a game has an episode of no steps there.
+        """
         return self._episodes.take()
 
     @property
@@ -209,7 +227,13 @@ class Lanes(ABC):
             problem = "expected the info of reset() to have an 'action_mask' too: the first actions are chosen by it"
             raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
 
-    def _settle_masks(self, column: np.ndarray, rows: np.ndarray, is_final: np.ndarray | None = None) -> None:
+    def _settle_masks(
+        self,
+        column: np.ndarray,
+        rows: np.ndarray,
+        is_final: np.ndarray | None = None,
+        lanes: np.ndarray | None = None,
+    ) -> None:
         """Where a choice has no legal value, let all be legal if the episode is over; if it goes on, refuse.
 
         Parameters
@@ -218,6 +242,8 @@ class Lanes(ABC):
             As just written.
         is_final
             Rows of episodes that are over; None: as what the lanes show now.
+        lanes
+            Whose rows they are; None: those of all lanes.
         """
         mask = self.observation.mask
         if mask is None:
@@ -229,7 +255,8 @@ class Lanes(ABC):
         lost = stuck & ~is_final
         if lost.any():
             problem = "expected a mask of legal actions that leaves each choice a value, found one that does not"
-            raise self._observation_failure(int(lost.argmax()), f"{problem}: let one be legal, or end the episode")
+            lane = int(lost.argmax() if lanes is None else lanes[lost.argmax()])
+            raise self._observation_failure(lane, f"{problem}: let one be legal, or end the episode")
         column[rows[stuck], entries] = True
 
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:

@@ -1,6 +1,7 @@
-"""What people give where something that makes environments is wanted: environments already made, or of several agents.
+"""What people give where something that makes environments is wanted: environments already made.
 
-They are known by what they have, without Gymnasium or PettingZoo: settings are read without either.
+They, and environments of several agents, are known by what they have, without Gymnasium or PettingZoo: settings are
+read without either.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ from typing import Any
 
 
 def made_hint(env: Any) -> str:
-    """What is said of an environment that is already made, or has several agents; nothing if it is neither."""
+    """What is said of an environment that is already made; nothing if it is not."""
     if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
         return ""
-    if agents := several_agents(env):
-        return f"env={env!r} is {agents}"
     name = getattr(getattr(env, "spec", None), "id", None)
     if hasattr(env, "num_envs"):
         maker = f'gym.make_vec("{name}", num_envs=num_envs)' if name else f"{type(env).__name__}(num_envs)"
@@ -24,7 +23,7 @@ def made_hint(env: Any) -> str:
 
 
 def several_agents(env: Any) -> str:
-    """How an environment shows that it has several agents, PettingZoo's or alike; nothing where it has one.
+    """What is said of an environment of several agents that is no game known to `games`; nothing if it has one agent.
 
     An environment that knows of agents is still of one, if it has one observation space, and one action space that
     is not by agent.
@@ -37,8 +36,8 @@ def several_agents(env: Any) -> str:
         return ""
     shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
     return (
-        f"an environment of several agents{shown}: this version trains single agents; wrap it as a gymnasium.Env "
-        "that shows one agent's observations and takes its actions"
+        f"an environment of several agents{shown} of a kind that is not known: legal are PettingZoo's ParallelEnv and "
+        "AECEnv with possible_agents, and environments of lists (see docs/environments.md)"
     )
 
 

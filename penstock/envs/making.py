@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -17,8 +17,10 @@ from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.games import Game, game_of
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
+from penstock.envs.seats import SeatLanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
@@ -27,9 +29,20 @@ from penstock.envs.vector import VectorLanes
 PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
 
 
+class Probed(NamedTuple):
+    """What an environment is found to be."""
+
+    observation: ObservationSpec
+    action: ActionSpec
+    frame_skip: int
+    """Simulator frames per step."""
+    agents: tuple[str, ...] = ()
+    """Names of its agents; empty where it has one."""
+
+
 def make_lanes(
     spec: EnvSpec,
-    num_lanes: int,
+    num_envs: int,
     *,
     seed: int = 0,
     first_lane: int = 0,
@@ -37,16 +50,16 @@ def make_lanes(
     incarnation: int = 0,
     num_threads: int = 1,
 ) -> Lanes:
-    """Make ``num_lanes`` environments that step together.
+    """Make ``num_envs`` environments that step together: a lane of each, or one of each agent in each.
 
     Parameters
     ----------
     spec
         Which environment.
-    num_lanes
-        How many lanes, at least 1.
+    num_envs
+        How many environments, at least 1.
     seed, first_lane, incarnation
-        Lane ``i`` is seeded by `lane_seed` of ``(seed, first_lane + i, incarnation)``.
+        Environment ``i`` of A agents is seeded by `lane_seed` of ``(seed, first_lane + i * A, incarnation)``.
     worker_index
         Whose lanes they are, for factories that ask (see `penstock.envs.factories`).
     num_threads
@@ -59,9 +72,9 @@ def make_lanes(
     EnvironmentFailure
         The environment could not be made, or is not what its spec promises.
     """
-    if num_lanes < 1:
-        raise ValueError(f"num_lanes={num_lanes}: use at least 1")
-    seeds = [lane_seed(seed, lane, incarnation) for lane in range(first_lane, first_lane + num_lanes)]
+    if num_envs < 1:
+        raise ValueError(f"num_envs={num_envs}: use at least 1")
+    seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
     group = _Group(spec, worker_index, first_lane, seeds, num_threads)
     try:
         return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](group)
@@ -74,7 +87,7 @@ def make_lanes(
 
 def make_env(
     env: str | Callable[..., Any],
-    num_lanes: int = 1,
+    num_envs: int = 1,
     *,
     env_kwargs: Mapping[str, Any] | None = None,
     vectorize: Vectorize = "make",
@@ -87,11 +100,11 @@ def make_env(
     With `mask_is_in_info` observations hold the mask of legal actions that is found in ``info["action_mask"]``.
     """
     spec = dataclasses.replace(EnvSpec.resolve(env, env_kwargs, vectorize), mask_is_in_info=mask_is_in_info)
-    return make_lanes(spec, num_lanes, seed=seed, num_threads=num_threads)
+    return make_lanes(spec, num_envs, seed=seed, num_threads=num_threads)
 
 
-def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
-    """Return what an environment shows, what it takes and its frames per step, by making one and closing it.
+def probe(spec: EnvSpec) -> Probed:
+    """Find out what an environment is, by making one and closing it.
 
     If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
     """
@@ -103,7 +116,7 @@ def probe(spec: EnvSpec) -> tuple[ObservationSpec, ActionSpec, int]:
     lanes.close()
     if lanes.mask_was_in_info:
         return probe(dataclasses.replace(spec, mask_is_in_info=True))
-    return lanes.observation, lanes.action, lanes.frame_skip
+    return Probed(lanes.observation, lanes.action, lanes.frame_skip, lanes.agents)
 
 
 def lane_seed(seed: int, lane: int, incarnation: int) -> int:
@@ -131,8 +144,9 @@ class _Group:
         return _guarded(self.spec, None, self.spec.unpack)
 
     def values(self, index: int) -> dict[str, int]:
-        """Return what a factory can be told about the lane of this index."""
-        return {"worker_index": self.worker_index, "lane": self.first_lane + index, "seed": self.seeds[index]}
+        """Return what a factory can be told about the environment of this index."""
+        lane = self.first_lane + index * self.spec.seats
+        return {"worker_index": self.worker_index, "lane": lane, "seed": self.seeds[index]}
 
 
 def _atari_lanes(group: _Group) -> Lanes:
@@ -171,9 +185,14 @@ def _vector_lanes(group: _Group) -> Lanes:
 def _single_lanes(group: _Group) -> Lanes:
     source, kwargs = group.unpack()
     envs = [
-        group.make(group.first_lane + index, partial(_single_env, source, kwargs, group.values(index)))
+        group.make(group.values(index)["lane"], partial(_single_env, source, kwargs, group.values(index)))
         for index in range(len(group.seeds))
     ]
+    if isinstance(envs[0], Game):
+        return SeatLanes(
+            envs, group.seeds, name=group.spec.name, first_lane=group.first_lane, team_reward=group.spec.team_reward,
+            mask_is_in_info=group.spec.mask_is_in_info,
+        )  # fmt: skip
     lanes = SingleLanes(
         envs, group.seeds, name=group.spec.name, first_lane=group.first_lane,
         mask_is_in_info=group.spec.mask_is_in_info,
@@ -193,8 +212,10 @@ def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
     return lanes
 
 
-def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env:
+def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env | Game:
     env = source(**told(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
+    if game := game_of(env):
+        return game
     if agents := several_agents(env):
         raise UnsupportedSpaceError(f"found {agents}")
     if isinstance(env, VectorEnv):

@@ -43,6 +43,10 @@ class EnvSpec:
         With it travels what is registered here, which an environment that is not Gymnasium's own may make.
     mask_is_in_info
         Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
+    agents
+        Names of its agents, of which each is a lane: `penstock.envs.probe` finds out. Empty where it has one agent.
+    team_reward
+        What each agent is rewarded with, see `SeatLanes`.
     """
 
     name: str
@@ -50,6 +54,13 @@ class EnvSpec:
     vectorize: Vectorize
     payload: bytes = dataclasses.field(repr=False)
     mask_is_in_info: bool = False
+    agents: tuple[str, ...] = ()
+    team_reward: Literal["own", "mean", "sum"] = "own"
+
+    @property
+    def seats(self) -> int:
+        """Lanes of each environment."""
+        return max(1, len(self.agents))
 
     @classmethod
     def resolve(

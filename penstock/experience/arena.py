@@ -68,6 +68,9 @@ class ExperienceArena:
     slot_number : ndarray
         int64 ``[num_slots]``: which segment of its lane lies in each slot; written by the rollout worker that owns it.
         Successive segments have successive numbers: one that is missing was thrown away.
+    decision_memory : ndarray
+        float32 ``[num_lanes, S]``, where environments have several agents: the memory state that each lane's last
+        action was chosen from; written by whoever infers.
     shared_weights, square_averages : ndarray
         Parameters that rollout workers train together, and their optimiser's state: written by all of them, no locks.
     contributions : ndarray
@@ -98,6 +101,7 @@ class ExperienceArena:
         self.slot_epoch = array("slot_epoch")
         self.slot_number = array("slot_number")
         self.slot_memory = array("slot_memory")
+        self.decision_memory = array("decision_memory")
 
         if fresh:
             self.full = Ring.create(arena, offset("full"), 4 * shape.num_slots)  # hints may be doubled after a death

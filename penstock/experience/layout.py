@@ -57,7 +57,7 @@ class RunShape:
     Attributes
     ----------
     num_workers, num_envs_per_worker, num_groups
-        Rollout workers, lanes in each of them, groups that these are split into.
+        Rollout workers, environments in each of them, groups that these are split into.
     segment_length
         T: transitions per segment. Every column has T + 1 rows for each slot.
     slots_per_lane
@@ -74,6 +74,8 @@ class RunShape:
         Size of the weights block's payload.
     shared_nbytes
         Size of the parameters that rollout workers train together, where they do; else 0.
+    num_agents
+        Lanes of each environment: its agents.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     """
@@ -91,16 +93,27 @@ class RunShape:
     weights_nbytes: int
     shared_nbytes: int = 0
     redistribution_nbytes: int = 0
+    num_agents: int = 1
 
     @property
     def num_lanes(self) -> int:
         """Lanes of the run."""
-        return self.num_workers * self.num_envs_per_worker
+        return self.num_workers * self.lanes_per_worker
+
+    @property
+    def lanes_per_worker(self) -> int:
+        """Lanes of each rollout worker."""
+        return self.num_envs_per_worker * self.num_agents
+
+    @property
+    def envs_per_group(self) -> int:
+        """Environments per group."""
+        return self.num_envs_per_worker // self.num_groups
 
     @property
     def group_size(self) -> int:
         """Lanes per group."""
-        return self.num_envs_per_worker // self.num_groups
+        return self.envs_per_group * self.num_agents
 
     @property
     def all_groups(self) -> int:
@@ -177,6 +190,7 @@ class RunShape:
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
+        yield array("decision_memory", (self.num_lanes if self.num_agents > 1 else 0, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("request_rows", (self.all_groups, self.group_size), "int64")

@@ -11,6 +11,8 @@ from penstock.experience.layout import RunShape
 from penstock.ipc import Doorbell, fence
 
 WITHDRAWN = -1
+NOT_ASKED = -1
+"""The row of a lane that waits for its turn, where environments have several agents."""
 
 
 class Pending(NamedTuple):
@@ -51,7 +53,7 @@ class Requests:
     Attributes
     ----------
     rows
-        int64 ``[groups, group_size]``: rows where the lanes of each group stood when it last asked.
+        int64 ``[groups, group_size]``: rows where the lanes of each group stood when it last asked, or `NOT_ASKED`.
     noise
         float32 ``[groups, group_size, noise_size]``: random numbers for the actions that it asked for.
     """
@@ -88,7 +90,7 @@ class Requests:
         group
             Number of the group.
         rows
-            int64 ``[group_size]``: where its lanes stand.
+            int64 ``[group_size]``: where its lanes stand, or `NOT_ASKED`.
         noise
             float32 ``[group_size, noise_size]``: random numbers for their actions.
         """

@@ -51,6 +51,7 @@ class SegmentWriter:
         self.cursor = np.zeros(lanes.num_lanes, np.int64)
         self.epoch = -1
         self.is_open = False
+        self._carried = PendingRows(arena, lanes, self.lane_numbers) if lanes.agents else None
         self._number = 0  # of the open segments among those of their lanes
         self._began = 0  # of the open segments, in nanoseconds of the monotonic clock
         self._took = 0  # nanoseconds that the last ones needed
@@ -80,6 +81,8 @@ class SegmentWriter:
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
+            if self._carried is not None:
+                self._carried.take(self.rows, is_fenced=True)
             self._begin()
 
     def _begin(self) -> None:
@@ -90,6 +93,8 @@ class SegmentWriter:
         self.arena.slot_number[self.slots] = self._number
         self.cursor.fill(0)
         self._write_shown()
+        if self._carried is not None:
+            self._carried.put(self.rows, self.slots)
         self.is_open = True
 
     def record(self) -> None:
@@ -99,8 +104,8 @@ class SegmentWriter:
         scatter(columns["reward"], rows, lanes.reward)
         scatter(columns["terminated"], rows, lanes.terminated)
         scatter(columns["truncated"], rows, lanes.truncated)
-        scatter(columns["valid"], rows, lanes.valid)
-        self.cursor += 1
+        scatter(columns["valid"], rows, lanes.valid if self._carried is None else self._carried.learned_from())
+        self.cursor += lanes.moved
         ends_in_final = self._record_finals() if lanes.finals.size else lanes.finals
         if self.cursor.max() >= self.length:
             self._close(ends_in_final)
@@ -131,6 +136,8 @@ class SegmentWriter:
         self._write_shown()
         columns["obs"][last] = finals
         columns["first"][last] = False
+        if self._carried is not None:
+            self._carried.take(self.rows)
         for lane in np.flatnonzero(self.cursor < self.length):
             self._void(np.arange(self.base[lane] + self.cursor[lane], self.base[lane] + self.length))
         self.is_open = False
@@ -148,6 +155,49 @@ class SegmentWriter:
         columns = self.arena.columns
         for name in ("reward", "terminated", "truncated", "valid", "version", "log_prob", "action"):
             columns[name][rows] = 0
+
+
+class PendingRows:
+    """Rows of actions whose transitions are not complete when their segments close: they go on in the next ones.
+
+    Parameters
+    ----------
+    arena
+        The run's arena.
+    lanes
+        The lanes of a group: seats of games.
+    lane_numbers
+        int64 ``[N]``: their numbers among all lanes of the run.
+    """
+
+    def __init__(self, arena: ExperienceArena, lanes: Lanes, lane_numbers: np.ndarray) -> None:
+        self._arena = arena
+        self._lanes = lanes
+        self._lane_numbers = lane_numbers
+        self._names = ("obs", "action", "log_prob", "version", *(column.name for column in arena.shape.records))
+        self._rows: dict[str, np.ndarray] = {}
+        self._places = np.empty(0, np.int64)
+        self._is_fenced = np.zeros(lanes.num_lanes, np.bool_)
+
+    def take(self, rows: np.ndarray, *, is_fenced: bool = False) -> None:
+        """Copy the rows of pending actions out of closing segments; those before a fence are not learned from."""
+        self._places = self._lanes.pending.nonzero()[0]
+        self._rows = {name: self._arena.columns[name][rows[self._places]] for name in self._names}
+        self._is_fenced[self._places] |= is_fenced
+
+    def put(self, rows: np.ndarray, slots: np.ndarray) -> None:
+        """Write them into the first rows of new segments, with the memory that their actions were chosen from."""
+        places, self._places = self._places, np.empty(0, np.int64)
+        for name, values in self._rows.items():
+            self._arena.columns[name][rows[places]] = values
+        self._arena.slot_memory[slots[places]] = self._arena.decision_memory[self._lane_numbers[places]]
+        self._rows = {}
+
+    def learned_from(self) -> np.ndarray:
+        """Which of the lanes' last transitions are learned from, bool ``[N]``."""
+        valid = self._lanes.valid & ~self._is_fenced
+        self._is_fenced &= ~self._lanes.moved
+        return valid
 
 
 class OwnSegmentWriter(SegmentWriter):

@@ -50,7 +50,7 @@ class StepWriter:
             name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
         }
         self._step["reward"] = np.zeros(lanes.num_lanes, np.float32)
-        self._turn = 0
+        self._turn = np.zeros(lanes.num_lanes, np.bool_)
 
     @property
     def rows(self) -> np.ndarray:
@@ -61,13 +61,13 @@ class StepWriter:
         """Be let in with one step of every lane; False while the learner is behind, or the slots are not free yet."""
         if self.is_open:
             return True
-        num_lanes = self.lanes.num_lanes
         if (self.slots < 0).any():
             if not self.arena.take(self.lane_numbers, self.slots, self.worker):
                 return False
             self._show()
         lanes = self.lanes
-        num_steps = num_lanes - int(((lanes.terminated | lanes.truncated) & ~lanes.first).sum())  # others are resets
+        is_reset = (lanes.terminated | lanes.truncated) & ~lanes.first
+        num_steps = int((lanes.asked & ~is_reset).sum())
         self.is_open = num_steps == 0 or (self._is_wanted() and self._is_let_in(num_steps))
         return self.is_open
 
@@ -96,8 +96,8 @@ class StepWriter:
         self._replay.scale(self.lanes.reward, self._step["reward"])
 
     def _move_on(self) -> None:
-        """Let the lanes stand in their other rows, and show there what they show now."""
-        self._turn = 1 - self._turn
+        """Let the lanes that have moved stand in their other rows, and show there what they show now."""
+        self._turn ^= self.lanes.moved
         self._show()
 
     def _show(self) -> None:

@@ -134,12 +134,12 @@ class Player:
         deadline: float = math.inf,
         on_step: Callable[[], object] = lambda: None,
     ) -> Evaluation:
-        """Play from fresh resets, an equal number of episodes in every lane.
+        """Play from fresh resets, an equal number of episodes in every lane; of games, so many of every agent.
 
         Parameters
         ----------
         episodes
-            How many in all, a multiple of the number of lanes.
+            How many in all, a multiple of the number of environments.
         max_steps
             Steps after which an episode is given up; its lane plays no other.
         deadline
@@ -147,7 +147,8 @@ class Player:
         on_step
             Called after every step of the lanes.
         """
-        lanes, quota = self._lanes, math.ceil(episodes / self._lanes.num_lanes)
+        lanes = self._lanes
+        quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
         played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
         given_up: list[EpisodeRecord] = []
         plays_on = np.full(lanes.num_lanes, True)
@@ -157,7 +158,8 @@ class Player:
         while plays_on.any():
             lanes.write_observations(self._obs, self._rows)
             obs, first = self._tensor(self._obs), self._tensor(lanes.first)
-            choice, memory = self._model.act(obs, first, memory)
+            choice, memory_after = self._model.act(obs, first, memory)
+            memory = memory_after if lanes.asked.all() else self._where_asked(memory_after, memory)
             action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
             lanes.step(action.cpu().numpy())
             on_step()
@@ -171,8 +173,13 @@ class Player:
             given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
             plays_on &= ~too_long & (not is_late)
         whole = [episode for lane in played for episode in lane]
-        _, returns, lengths, successes = zip(*whole, *given_up, strict=True)
+        counted = [episode for episode in whole if episode.length] or whole
+        _, returns, lengths, successes = zip(*counted, *given_up, strict=True)
         return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+
+    def _where_asked(self, memory: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """Memory of lanes that act, and as it was `before` of those that wait for their turn."""
+        return torch.where(self._tensor(self._lanes.asked)[:, None], memory, before)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)

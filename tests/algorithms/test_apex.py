@@ -83,7 +83,7 @@ def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_fin
          "reward_scale": 1e-3, "learning_starts": 200, "seed": 2},
     )  # fmt: skip
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     algorithm = ApeX(config, observation, action)
     torch.manual_seed(0)
     model = algorithm.build_model()

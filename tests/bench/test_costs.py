@@ -61,10 +61,10 @@ def test_an_environment_that_fails_ends_the_bench_with_its_story():
 
 
 def test_random_actions_have_the_form_of_a_policys():
-    _, action, _ = probe(EnvSpec.resolve("CartPole-v1", {}, "make"))
+    _, action, *_ = probe(EnvSpec.resolve("CartPole-v1", {}, "make"))
     drawn = random_actions(action, 100, np.random.default_rng(0))
     assert drawn.shape == (100,) and drawn.dtype == np.int64 and set(drawn) == {0, 1}
-    _, action, _ = probe(EnvSpec.resolve("Pendulum-v1", {}, "make"))
+    _, action, *_ = probe(EnvSpec.resolve("Pendulum-v1", {}, "make"))
     drawn = random_actions(action, 100, np.random.default_rng(0))
     assert drawn.shape == (100, 1) and drawn.dtype == np.float32 and np.abs(drawn).max() <= 1.0
 

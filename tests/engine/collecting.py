@@ -61,7 +61,7 @@ class Polled:
     def __init__(self, algorithm: type[Algorithm], settings: dict[str, Any]) -> None:
         config = make_config(algorithm.Config, settings)
         self.env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-        observation, action, _ = probe(self.env)
+        observation, action, *_ = probe(self.env)
         self.algorithm: Any = algorithm(config, observation, action)
         torch.manual_seed(config.seed)
         self.model: Any = self.algorithm.build_model()

@@ -324,7 +324,7 @@ def test_what_fills_the_sources_is_taken_into_the_normalisation_of_observations(
 def test_the_learning_of_impact_can_be_rehearsed_and_is_as_many_updates_as_a_run_makes():
     config = make_config(IMPACT.Config, {**SMALL, "batch_uses": 4})
     env = EnvSpec.resolve(config.env, {}, "make")
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     algorithm = IMPACT(config, observation, action)
     arena = ExperienceArena.create(run_shape(algorithm, algorithm.build_model()))
     arena.columns["valid"][:] = True

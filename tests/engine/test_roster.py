@@ -17,7 +17,7 @@ def threads_of_roles(monkeypatch, cores, **settings):
     monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
     config = APPO.Config(**{"env": "CartPole-v1", "hidden_sizes": (8,), **settings})
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     algorithm = APPO(config, observation, action)
     shape = run_shape(algorithm, algorithm.build_model())
     return {spec.name: spec.num_threads for spec in parts_of(role_specs(algorithm, env, shape, Start(), SegmentPath()))}

@@ -175,7 +175,7 @@ def collected(inference="local", **settings):
     given = {**SERIAL, "env": Hidden, "inference": inference, "num_groups": 1, "ratio_slack": 60}
     config = make_config(R2D2.Config, {**given, **settings})
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     algorithm = R2D2(config, observation, action)
     torch.manual_seed(0)
     model = algorithm.build_model()

@@ -78,7 +78,7 @@ def resolved(env, vectorize="make", **env_kwargs):
 
 
 def untrained(env: EnvSpec, **settings) -> Policy:
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     algorithm = PPO(PPOConfig(env=env.name, num_workers=1, hidden_sizes=(8,), **settings), observation, action)
     torch.manual_seed(0)
     return Policy(algorithm, algorithm.build_model(), {})

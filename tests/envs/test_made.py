@@ -14,7 +14,7 @@ BY_AGENT = gymnasium.spaces.Dict({"knight": DISCRETE, "archer": DISCRETE})
 
 
 class Parallel:
-    """As PettingZoo's ParallelEnv: spaces are methods of an agent's name, actions and observations dicts."""
+    """As PettingZoo's ParallelEnv: spaces are methods of an agent's name."""
 
     possible_agents = ("knight", "archer")
 
@@ -32,7 +32,7 @@ class Parallel:
 
 
 class Turns(Parallel):
-    """As PettingZoo's AECEnv, whose agents are there once it is reset, and its step returns nothing."""
+    """As one whose agents are there once it is reset."""
 
     possible_agents = ()
 
@@ -70,17 +70,21 @@ class Battle(CountingEnv):
         self.observation_space = BY_AGENT
 
 
-@pytest.mark.parametrize("source", [Parallel, Turns, Unnamed, SpacesByAgent])
-def test_an_environment_of_several_agents_is_told_that_it_is_one(source):
-    message = "an environment of several agents.*: this version trains single agents; wrap it as a gymnasium.Env"
+@pytest.mark.parametrize("source", [Turns, Unnamed, SpacesByAgent])
+def test_an_environment_of_several_agents_of_an_unknown_kind_is_told_what_is_known(source):
+    message = "an environment of several agents.*: legal are PettingZoo's ParallelEnv"
     with pytest.raises(UnsupportedSpaceError, match=f"env='{source.__name__}': found {message}"):
         make_env(source)
-    with pytest.raises(ConfigError, match=f"env=.*{source.__name__}.* is {message}"):
+
+
+@pytest.mark.parametrize("source", [Parallel, Turns])
+def test_one_that_is_already_made_is_told_to_give_what_makes_it(source):
+    with pytest.raises(ConfigError, match=f"env=.*{source.__name__}.* is already made"):
         Config(env=source())
 
 
 def test_its_first_agents_are_named():
-    assert several_agents(Parallel()).startswith("an environment of several agents (knight, archer): ")
+    assert several_agents(Parallel()).startswith("an environment of several agents (knight, archer) of a kind ")
 
 
 def test_an_environment_of_one_agent_may_know_of_others():

@@ -261,7 +261,7 @@ def test_nested_masks_are_found_in_batched_infos_too(arrangement: str) -> None:
 
 def test_masks_in_infos_are_found_by_probing() -> None:
     for env in (MaskedEnv, partial(MaskedEnv, at="observation")):
-        observation, action, _ = probe(EnvSpec.resolve(env))
+        observation, action, *_ = probe(EnvSpec.resolve(env))
         assert action.choices == (NUM_ACTIONS,) and observation.mask is not None
         assert observation.mask_is_in_info == (env is MaskedEnv)
     assert probe(EnvSpec.resolve(CountingEnv))[0].mask is None
@@ -281,14 +281,14 @@ def test_an_error_in_the_reset_is_not_the_probes_to_report() -> None:
         def reset(self, **arguments: Any) -> Any:
             raise OSError("no display")
 
-    observation, _, _ = probe(EnvSpec.resolve(Unready))
+    observation, *_ = probe(EnvSpec.resolve(Unready))
     assert observation.mask is None and observation.shape == (3,)
 
 
 @pytest.mark.parametrize("vectorize", ["make", "vector"])
 def test_taxi_shows_in_every_row_which_moves_its_place_allows(vectorize: Any) -> None:
     env = EnvSpec.resolve("Taxi-v4", {"max_episode_steps": 5} if vectorize == "make" else None, vectorize)
-    observation, action, _ = probe(env)
+    observation, action, *_ = probe(env)
     assert observation.mask_is_in_info and observation.parts[0].spec.num_values == 500 and action.num_actions == 6
     lanes = make_lanes(dataclasses.replace(env, mask_is_in_info=True), 3)
     assert lanes.observation == observation

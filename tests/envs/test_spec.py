@@ -327,7 +327,7 @@ class Pair(gymnasium.ObservationWrapper):
 
 def test_stacks_of_frames_are_told_from_rows_of_bytes_that_hold_stacks() -> None:
     assert probe(EnvSpec.resolve(lambda: FrameStackObservation(CountingEnv(), 4)))[0].is_stacked
-    observation, _, _ = probe(EnvSpec.resolve(lambda: FrameStackObservation(Pair(CountingEnv()), 4)))
+    observation, *_ = probe(EnvSpec.resolve(lambda: FrameStackObservation(Pair(CountingEnv()), 4)))
     assert [part.spec.shape for part in observation.parts] == [(4, 3), (4, 1)] and not observation.is_stacked
 
 

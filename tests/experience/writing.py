@@ -63,7 +63,11 @@ class Writing:
 
     def __init__(self, lanes: Lanes, length: int, slots_per_lane: int = 1) -> None:
         self.lanes = lanes
-        shape = run_shape(num_envs_per_worker=lanes.num_lanes, segment_length=length, slots_per_lane=slots_per_lane)
+        agents = max(1, len(lanes.agents))
+        shape = run_shape(
+            num_envs_per_worker=lanes.num_lanes // agents, num_agents=agents, segment_length=length,
+            slots_per_lane=slots_per_lane,
+        )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
         for column in self.arena.columns.values():
             column[...] = 77
@@ -81,8 +85,9 @@ class Writing:
 
     def step(self) -> None:
         """Choose actions for the rows where the lanes stand, and record what comes of them."""
-        self.arena.columns["version"][self.writer.rows] = 5
-        self.arena.columns["log_prob"][self.writer.rows] = -0.5
+        rows = self.writer.rows[self.lanes.asked]
+        self.arena.columns["version"][rows] = 5
+        self.arena.columns["log_prob"][rows] = -0.5
         self.lanes.step(np.zeros(self.lanes.num_lanes, np.int64))
         self.writer.record()
 

@@ -11,7 +11,7 @@ from penstock.algorithms.bases.algorithm import Request
 from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.experience.requests import Pending
+from penstock.experience.requests import NOT_ASKED, Pending
 from penstock.ipc import gather, scatter
 
 if TYPE_CHECKING:
@@ -79,15 +79,19 @@ class Inference:
         """Choose actions for the lanes of the groups that ask, and write them with what is recorded into their rows."""
         self._weights.refresh()
         arena, shape, requests = self._arena, self._arena.shape, self._arena.requests
-        groups = pending.groups
-        rows = requests.rows[groups].reshape(-1)
+        rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
+        is_asked: Any = ...
+        if shape.num_agents > 1:  # others wait for their turn
+            is_asked = rows != NOT_ASKED
+            rows, lanes = rows[is_asked], lanes[is_asked]
         fields = self._request_buffer(len(rows)).arrays
         gather(arena.columns["obs"], rows, fields["obs"])
         gather(arena.columns["first"], rows, fields["first"])
-        for name, of_groups in (("noise", requests.noise), ("lane", self._lanes)):
-            gather(of_groups, groups, fields[name].reshape(len(groups), *of_groups.shape[1:]))
+        gather(requests.noise.reshape(-1, shape.action.noise_size), lanes, fields["noise"])
+        fields["lane"][:] = lanes
         if shape.state_size:
-            fields["memory"][:] = requests.memory(pending)
+            memory = requests.memory(pending)
+            fields["memory"][:] = memory[is_asked]
         columns, memory_after = self._act(len(rows), self._path.steps_taken(self._weights.steps, len(rows)))
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values)
@@ -96,7 +100,10 @@ class Inference:
             slots, row = np.divmod(rows, shape.rows_per_slot)
             begins = row == 0
             arena.slot_memory[slots[begins]] = fields["memory"][begins]
-            requests.keep_memory(pending, memory_after)
+            if shape.num_agents > 1:
+                arena.decision_memory[lanes] = fields["memory"]
+            memory[is_asked] = memory_after
+            requests.keep_memory(pending, memory)
 
     def _request_buffer(self, count: int) -> RequestBuffer:
         if count not in self._request_buffers:

@@ -39,14 +39,14 @@ class GradientPath(SegmentPath):
     @classmethod
     def lanes_of_batch(cls, config: Config) -> int | None:
         """Those of one worker."""
-        return config.num_envs_per_worker
+        return config.lanes_per_worker
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
         """The gradient of a segment of each lane of a worker, applied."""
         from penstock.engine.paths.rehearsals import SegmentRehearsal
 
-        return SegmentRehearsal(arena, algorithm, algorithm.config.num_envs_per_worker)
+        return SegmentRehearsal(arena, algorithm, algorithm.config.lanes_per_worker)
 
     def begin(self, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start) -> None:
         """Lay out the shared parameters, the optimiser's state, and how far the run is."""

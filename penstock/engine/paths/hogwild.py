@@ -141,7 +141,7 @@ class ActorLearner(Inference):
         self._worker = worker
         self._shared = SharedParameters(algorithm, arena)
         self._reader = BatchReader(
-            arena, config.num_envs_per_worker, self._device,
+            arena, config.lanes_per_worker, self._device,
             reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
             burn_in=config.burn_in,
         )  # fmt: skip
@@ -154,10 +154,15 @@ class ActorLearner(Inference):
         self._next_report = 0.0
         self._lags: list[int] = []
         self._skipped_in_a_row = 0
+        self._numbers: dict[int, int] = {}  # of the segments that each group was answered in last
 
     def answer(self, pending: Pending) -> None:
         """Choose actions; where segments begin, with the shared parameters of now."""
-        if self._arena.requests.rows[pending.groups[0], 0] % self._arena.shape.rows_per_slot == 0:
+        group = int(pending.groups[0])
+        slot = self._arena.requests.rows[group].max() // self._arena.shape.rows_per_slot
+        number = int(self._arena.slot_number[slot])
+        if self._numbers.get(group) != number:
+            self._numbers[group] = number
             self._weights.pull()
         super().answer(pending)
 

@@ -89,12 +89,11 @@ def _slots_per_lane(algorithm: Any) -> int:
     """
     config = algorithm.config
     if not algorithm.synchronous:
-        lanes_of_others = config.num_lanes - config.num_envs_per_worker or config.num_lanes
+        lanes_of_others = config.num_lanes - config.lanes_per_worker or config.num_lanes
         return 1 + math.ceil(config.fresh_per_batch / lanes_of_others)
     if config.segments_per_batch != config.num_lanes:
         raise ConfigError(
             f"{algorithm.name()} is synchronous, so a batch is one segment of every lane; found segments_per_batch="
-            f"{config.segments_per_batch} for {config.num_lanes} lanes (num_workers={config.workers} x "
-            f"num_envs_per_worker={config.num_envs_per_worker}): make them equal"
+            f"{config.segments_per_batch} for {config.lanes_in_words}: make them equal"
         )
     return 1

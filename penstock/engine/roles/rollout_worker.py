@@ -13,6 +13,7 @@ from penstock.engine.watching.clock import Clock
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.requests import NOT_ASKED
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
 
@@ -96,8 +97,9 @@ class RolloutWorker:
     def _report_episodes(self) -> None:
         episodes = [episode for group in self._groups for episode in group.lanes.take_episodes()]
         if episodes:
-            finished = [(episode.episode_return, episode.length) for episode in episodes]
-            self._report(Episodes(finished, [episode.success for episode in episodes]))
+            played = [episode for episode in episodes if episode.length]
+            finished = [(episode.episode_return, episode.length) for episode in played]
+            self._report(Episodes(finished, [episode.success for episode in played]))
         for group in self._groups:
             metrics = group.lanes.take_metrics()
             if metrics:
@@ -119,7 +121,7 @@ class LaneGroup:
         first_lane = number * shape.group_size
         clock.switch("env")
         self.lanes = make_lanes(
-            spec.env, shape.group_size, seed=spec.seed, first_lane=first_lane, worker_index=spec.worker,
+            spec.env, shape.envs_per_group, seed=spec.seed, first_lane=first_lane, worker_index=spec.worker,
             incarnation=spec.incarnation, num_threads=spec.num_threads,
         )  # fmt: skip
         self._number = number
@@ -161,9 +163,14 @@ class LaneGroup:
         self._clock.switch("write")
         self.writer.record()
 
+    def _asking_rows(self) -> np.ndarray:
+        """Rows of the lanes that want an action; -1 for a lane that waits for its turn."""
+        rows: np.ndarray = self.writer.rows
+        return np.where(self.lanes.asked, rows, NOT_ASKED) if self.lanes.agents else rows
+
     def _ask(self) -> None:
         self.writer.restart_if_fenced()
-        requests, rows, noise = self._arena.requests, self.writer.rows, self._noise.draw()
+        requests, rows, noise = self._arena.requests, self._asking_rows(), self._noise.draw()
         if self._actor is None:
             requests.ask(self._number, rows, noise)
         else:

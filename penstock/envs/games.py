@@ -1,0 +1,320 @@
+"""Games: environments of several agents, every convention behind one contract.
+
+=============================  ===================================================================================
+convention                     known by
+=============================  ===================================================================================
+PettingZoo, agents in turn     ``agent_iter`` and ``last``
+PettingZoo, agents at once     ``possible_agents``, and spaces that are methods of an agent's name
+lists                          ``is_multiagent`` and ``num_agents`` (Sample Factory); or Tuple spaces with a member
+                               for each of ``num_agents`` or ``n_agents`` agents
+=============================  ===================================================================================
+
+An environment is known by what it has: nothing of PettingZoo is imported.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium import spaces
+
+FINAL_KEYS = ("final_observation", "final_obs")
+
+
+class GameError(Exception):
+    """A game broke its contract: `seat` is the agent's, None where it is nobody's; `problem` says what was found."""
+
+    def __init__(self, seat: int | None, problem: str) -> None:
+        super().__init__(seat, problem)
+        self.seat = seat
+        self.problem = problem
+
+
+class Ending(NamedTuple):
+    """How an agent's episode ended."""
+
+    terminated: bool
+    truncated: bool
+    observation: Any
+    """The true last one."""
+    info: Mapping[str, Any]
+
+
+@dataclass
+class Turn:
+    """What a reset or a step of a game has brought.
+
+    Attributes
+    ----------
+    asked
+        Observation and info of every seat that is to choose an action now.
+    rewards
+        What seats got since they were last told.
+    ended
+        Seats whose episode is over.
+    is_over
+        Whether no agent is left: the game is to be reset.
+    """
+
+    asked: dict[int, tuple[Any, Mapping[str, Any]]] = field(default_factory=dict)
+    rewards: dict[int, float] = field(default_factory=dict)
+    ended: dict[int, Ending] = field(default_factory=dict)
+    is_over: bool = False
+
+
+class Game(ABC):
+    """One environment of several agents. An agent's seat is its place in `agents`.
+
+    Attributes
+    ----------
+    agents
+        Names of all agents that there may be, in an order that is the same in every process.
+    is_simultaneous
+        Whether all agents act in every step: then `step` is given any action for those that were not asked.
+    """
+
+    agents: tuple[str, ...]
+    is_simultaneous = True
+
+    @abstractmethod
+    def reset(self, seed: int | None) -> Turn:
+        """Begin a new game."""
+
+    @abstractmethod
+    def step(self, actions: Mapping[int, Any]) -> Turn:
+        """Act for the seats that were asked; where agents are simultaneous, for all seats.
+
+        Raises
+        ------
+        GameError
+            The environment broke its contract.
+        """
+
+    @abstractmethod
+    def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
+        """Return what an agent sees, and what it does."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the environment."""
+
+
+def game_of(env: Any) -> Game | None:
+    """Return an environment as a game; None where it has one agent, or shows several in a way that is not known."""
+    if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
+        return GameInTurn(env)
+    if getattr(env, "possible_agents", None) and callable(getattr(env, "action_space", None)):
+        return GameAtOnce(env)
+    bare = getattr(env, "unwrapped", env)
+    count = next((n for name in ("num_agents", "n_agents") if isinstance(n := getattr(bare, name, None), int)), 0)
+    if count < 2:
+        return None
+    if getattr(bare, "is_multiagent", False):
+        return GameOfLists(env, count, resets_itself=True)
+    own = (getattr(env, "observation_space", None), getattr(env, "action_space", None))
+    if all(isinstance(space, spaces.Tuple) and len(space) == count for space in own):
+        return GameOfLists(env, count, resets_itself=False)
+    return None
+
+
+class _PettingZooGame(Game):
+    """What both of PettingZoo's conventions have in common."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self.agents = tuple(env.possible_agents)
+        self._seats = {agent: seat for seat, agent in enumerate(self.agents)}
+
+    def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
+        agent = self.agents[seat]
+        return self._env.observation_space(agent), self._env.action_space(agent)
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _seat(self, agent: str) -> int:
+        if agent not in self._seats:
+            raise GameError(None, f"expected agents among possible_agents {list(self.agents)}, found {agent!r}")
+        return self._seats[agent]
+
+
+class GameAtOnce(_PettingZooGame):
+    """PettingZoo's ParallelEnv: all living agents act in each step. It is over when ``agents`` is empty."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._alive: list[str] = []
+        self._gone: set[str] = set()
+
+    def reset(self, seed: int | None) -> Turn:
+        observations, infos = self._env.reset(seed=seed)
+        self._alive, self._gone = [], set()
+        turn = Turn()
+        self._join(turn, observations, infos)
+        turn.is_over = not self._alive
+        return turn
+
+    def step(self, actions: Mapping[int, Any]) -> Turn:
+        acting = [agent for agent in self.agents if agent in self._alive]
+        answers = self._env.step({agent: actions[self._seats[agent]] for agent in acting})
+        observations, rewards, terminated, truncated, infos = answers
+        turn, left = Turn(), set(self._env.agents)
+        self._alive = []
+        for agent in acting:
+            seat = self._seats[agent]
+            for what, by_agent in (("reward", rewards), ("termination", terminated), ("truncation", truncated)):
+                if agent not in by_agent:
+                    raise GameError(seat, f"step() must return a {what} of every agent that acted, found none of it")
+            turn.rewards[seat] = rewards[agent]
+            if terminated[agent] or truncated[agent]:
+                if agent in left:
+                    raise GameError(seat, "expected an agent whose episode is over to be gone from agents, found it")
+                last = observations.get(agent) if isinstance(observations, Mapping) else None
+                if last is None and not terminated[agent]:
+                    raise GameError(seat, "step() must return the last observation of an agent that is truncated")
+                ending = bool(terminated[agent]), bool(truncated[agent]), last, infos.get(agent) or {}
+                turn.ended[seat] = Ending(*ending)
+                self._gone.add(agent)
+            elif agent not in left:
+                raise GameError(seat, "expected an agent that leaves to be terminated or truncated, found neither")
+            else:
+                self._alive.append(agent)
+                turn.asked[seat] = self._shown(agent, observations, infos)
+        self._join(turn, observations, infos)
+        turn.is_over = not self._alive
+        return turn
+
+    def _join(self, turn: Turn, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        """Ask the agents that are there, and were not."""
+        for agent in self._env.agents:
+            seat = self._seat(agent)
+            if agent in self._gone:
+                raise GameError(seat, "expected an agent whose episode is over to stay away until reset, found it back")
+            if agent not in self._alive:
+                self._alive.append(agent)
+                turn.asked[seat] = self._shown(agent, observations, infos)
+
+    def _shown(
+        self, agent: str, observations: Mapping[str, Any], infos: Mapping[str, Any]
+    ) -> tuple[Any, Mapping[str, Any]]:
+        if agent not in observations:
+            raise GameError(self._seats[agent], "expected an observation of every agent in agents, found none of it")
+        return observations[agent], infos.get(agent) or {}
+
+
+class GameInTurn(_PettingZooGame):
+    """PettingZoo's AECEnv: the selected agent acts. Dead agents are stepped with None, and their last reward read."""
+
+    is_simultaneous = False
+
+    def reset(self, seed: int | None) -> Turn:
+        self._env.reset(seed=seed)
+        return self._turn()
+
+    def step(self, actions: Mapping[int, Any]) -> Turn:
+        (action,) = actions.values()
+        self._env.step(action)
+        return self._turn()
+
+    def _turn(self) -> Turn:
+        """Read on until a living agent is selected, or none is left."""
+        env, turn = self._env, Turn()
+        while env.agents:
+            agent = env.agent_selection
+            seat = self._seat(agent)
+            observation, reward, terminated, truncated, info = env.last()
+            turn.rewards[seat] = turn.rewards.get(seat, 0.0) + reward
+            if not (terminated or truncated):
+                turn.asked[seat] = observation, info
+                return turn
+            if seat in turn.ended:
+                raise GameError(seat, "expected an agent that is over to be gone once it was stepped with None")
+            turn.ended[seat] = Ending(bool(terminated), bool(truncated), observation, info)
+            env.step(None)
+        turn.is_over = True
+        return turn
+
+
+class GameOfLists(Game):
+    """Lists with an item for each agent. An agent whose info says ``is_active=False`` is not asked.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    count
+        Number of its agents.
+    resets_itself
+        An agent that is over is shown its next episode at once (Sample Factory). If it was truncated, its last
+        observation is in its info; where it is not, the one that it acted on stands for it.
+    """
+
+    def __init__(self, env: gymnasium.Env, count: int, *, resets_itself: bool) -> None:
+        self._env = env
+        self.agents = tuple(f"agent_{seat}" for seat in range(count))
+        self._resets_itself = resets_itself
+        self._observations: Sequence[Any] = ()
+        self._over = [False] * count
+
+    def reset(self, seed: int | None) -> Turn:
+        self._observations, infos = self._env.reset(seed=seed)
+        self._over = [False] * len(self.agents)
+        turn = Turn()
+        self._ask(turn, self._by_agent("observations", self._observations), self._infos(infos))
+        return turn
+
+    def step(self, actions: Mapping[int, Any]) -> Turn:
+        chosen = [actions[seat] for seat in range(len(self.agents))]
+        answers: tuple[Any, ...] = self._env.step(chosen if self._resets_itself else tuple(chosen))
+        before = self._observations
+        observations = self._by_agent("observations", answers[0])
+        rewards = self._by_agent("rewards", answers[1])
+        terminated, truncated = (
+            self._by_agent("ends", flags) if hasattr(flags, "__len__") else [flags] * len(self.agents)
+            for flags in answers[2:4]
+        )
+        infos, turn = self._infos(answers[4]), Turn()
+        for seat in range(len(self.agents)):
+            if self._over[seat]:
+                continue
+            turn.rewards[seat] = rewards[seat]
+            if terminated[seat] or truncated[seat]:
+                last = observations[seat]
+                if self._resets_itself:
+                    last = next((infos[seat][key] for key in FINAL_KEYS if key in infos[seat]), before[seat])
+                turn.ended[seat] = Ending(bool(terminated[seat]), bool(truncated[seat]), last, infos[seat])
+                self._over[seat] = not self._resets_itself
+        self._observations = observations
+        self._ask(turn, observations, infos)
+        turn.is_over = all(self._over)
+        return turn
+
+    def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
+        count = len(self.agents)
+        each = (self._env.observation_space, self._env.action_space)
+        shown, taken = (
+            space[seat] if isinstance(space, spaces.Tuple) and len(space) == count else space for space in each
+        )
+        return shown, taken
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _ask(self, turn: Turn, observations: Sequence[Any], infos: Sequence[Mapping[str, Any]]) -> None:
+        for seat, (observation, info) in enumerate(zip(observations, infos, strict=True)):
+            if not self._over[seat] and info.get("is_active", True):
+                turn.asked[seat] = observation, info
+
+    def _infos(self, infos: Any) -> list[Mapping[str, Any]]:
+        if isinstance(infos, Mapping):
+            return [infos] * len(self.agents)
+        return [info or {} for info in self._by_agent("infos", infos)]
+
+    def _by_agent(self, what: str, values: Sequence[Any]) -> list[Any]:
+        if len(values) != len(self.agents):
+            raise GameError(None, f"expected {what} of {len(self.agents)} agents, found {len(values)}")
+        return list(values)

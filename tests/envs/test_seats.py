@@ -1,0 +1,248 @@
+"""Seats of games as lanes: who is asked, what completes a transition, how games end."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.games import game_of
+from penstock.envs.making import make_env, probe
+from penstock.envs.seats import SeatLanes
+from penstock.envs.spec import EnvSpec
+from tests.envs.counting import CountingEnv
+from tests.envs.playing import AtOnce, InTurn, Part
+
+
+def seat_lanes(*envs, **more):
+    return SeatLanes([game_of(env) for env in envs], list(range(len(envs))), name="game", **more)
+
+
+def play(lanes, steps):
+    """Lanes that moved, with reward and flags, and lanes that are asked, after each of some steps."""
+    lanes.reset()
+    told = []
+    for _ in range(steps):
+        lanes.step(np.zeros(lanes.num_lanes, np.int64))
+        moved = {
+            lane: (float(lanes.reward[lane]), bool(lanes.terminated[lane]), bool(lanes.truncated[lane]))
+            for lane in lanes.moved.nonzero()[0].tolist()
+        }
+        told.append((moved, lanes.asked.nonzero()[0].tolist(), lanes.finals.tolist()))
+    return told
+
+
+def shown(lanes):
+    column = np.full((lanes.num_lanes, 3), 77.0, np.float32)
+    lanes.write_observations(column, np.arange(lanes.num_lanes))
+    return column.tolist()
+
+
+NOTHING = [77.0] * 3
+
+
+def test_one_dies_and_the_other_is_truncated_later():
+    lanes = seat_lanes(AtOnce([Part(0, 2, "terminated"), Part(0, 4, "truncated")]))
+    assert play(lanes, 4) == [
+        ({0: (1.0, False, False), 1: (1.0, False, False)}, [0, 1], []),
+        ({0: (2.0, True, False), 1: (2.0, False, False)}, [1], []),
+        ({1: (3.0, False, False)}, [1], []),
+        ({1: (4.0, False, True)}, [0, 1], [1]),
+    ]
+    column = np.zeros((1, 3), np.float32)
+    lanes.write_finals(column, np.array([0]))
+    assert column.tolist() == [[1.0, 0.0, 4.0]]
+    assert shown(lanes) == [[0.0, 1.0, 0.0], [1.0, 1.0, 0.0]] and lanes.first.all()
+    assert [episode[:3] for episode in lanes.take_episodes()] == [(0, 3.0, 2), (1, 10.0, 4)]
+
+
+def test_one_terminates_and_one_is_truncated_in_the_same_step_and_the_game_is_over():
+    lanes = seat_lanes(AtOnce([Part(0, 2, "terminated"), Part(0, 2, "truncated")]))
+    assert play(lanes, 2)[1] == ({0: (2.0, True, False), 1: (2.0, False, True)}, [0, 1], [1])
+
+
+def test_a_late_joiner_shows_its_first_observation_when_it_comes():
+    lanes = seat_lanes(AtOnce([Part(0, 4, "terminated"), Part(2, 1, "truncated")]))
+    lanes.reset()
+    assert lanes.asked.tolist() == [True, False] and shown(lanes) == [[0.0, 0.0, 0.0], NOTHING]
+    lanes.step(np.zeros(2, np.int64))
+    lanes.step(np.zeros(2, np.int64))
+    assert lanes.asked.all() and lanes.first.tolist() == [False, True] and lanes.moved.tolist() == [True, False]
+    lanes.step(np.zeros(2, np.int64))
+    assert lanes.finals.tolist() == [1] and lanes.asked.tolist() == [True, False]
+
+
+def test_an_agent_that_has_no_part_in_a_game_has_an_episode_of_no_steps():
+    lanes = seat_lanes(AtOnce([Part(0, 1, "terminated"), Part(3, 1, "terminated")]))
+    play(lanes, 1)
+    assert [episode[:3] for episode in lanes.take_episodes()] == [(1, 0.0, 0), (0, 1.0, 1)]
+
+
+def test_in_turn_the_reward_is_the_sum_since_the_agents_own_action_and_the_loser_has_one_too():
+    lanes = seat_lanes(InTurn(2, 3, ["terminated", "terminated"]))
+    assert play(lanes, 4) == [
+        ({}, [1], []),
+        ({0: (1.0 + 2.0, False, False)}, [0], []),
+        ({0: (3.0, True, False), 1: (20.0 + 30.0, True, False)}, [0], []),
+        ({}, [1], []),
+    ]
+
+
+def test_an_illegal_end_that_is_both_counts_as_terminated():
+    lanes = seat_lanes(InTurn(2, 2, ["both", "truncated"]))
+    assert play(lanes, 2)[1] == ({0: (3.0, True, False), 1: (20.0, False, True)}, [0], [1])
+
+
+@pytest.mark.parametrize(("team", "each"), [("own", (1.0, 3.0)), ("mean", (2.0, 2.0)), ("sum", (4.0, 4.0))])
+def test_a_team_shares_its_rewards(team, each):
+    class Unequal(AtOnce):
+        def step(self, actions):
+            shown, _, *rest = super().step(actions)
+            return (shown, {"player_0": 1.0, "player_1": 3.0}, *rest)
+
+    lanes = seat_lanes(Unequal([Part(0, 5, "terminated")] * 2), team_reward=team)
+    ((moved, _, _),) = play(lanes, 1)
+    assert (moved[0][0], moved[1][0]) == each
+
+
+class Lists(CountingEnv):
+    """Two agents in lists; one that ends goes on at once with its next episode, as in Sample Factory."""
+
+    num_agents, is_multiagent = 2, True
+
+    def __init__(self, more=()):
+        super().__init__(endings=((1000, "terminated"),))
+        self.more = more
+
+    def reset(self, **given):
+        observation, _ = super().reset(**given)
+        return [observation, observation], [{}, {}]
+
+    def step(self, actions):
+        assert actions == [0, 0]
+        observation, reward, *_ = super().step(actions)
+        truncated = [self.count == 2, False]
+        infos = [dict(self.more) if self.count == 2 else {}, {"is_active": self.count != 1}]
+        return [observation, observation], [reward, -reward], [False, self.count == 3], truncated, infos
+
+
+def test_in_lists_an_inactive_agent_waits_and_the_others_go_on():
+    told = play(seat_lanes(Lists()), 3)
+    assert told[0] == ({0: (1.0, False, False)}, [0], [])
+    assert told[1] == ({0: (2.0, False, True), 1: (-1.0 - 2.0, False, False)}, [0, 1], [0])
+    assert told[2] == ({0: (3.0, False, False), 1: (-3.0, True, False)}, [0, 1], [])
+
+
+@pytest.mark.parametrize(("info", "last"), [({"final_obs": np.full(3, 9.0, np.float32)}, 9.0), ({}, 1.0)])
+def test_in_lists_the_final_observation_is_in_the_info_or_the_one_acted_on_stands_for_it(info, last):
+    lanes = seat_lanes(Lists(info))
+    play(lanes, 2)
+    column = np.zeros((1, 3), np.float32)
+    lanes.write_finals(column, np.array([0]))
+    assert column[0, 2] == last
+
+
+class Tuples(CountingEnv):
+    """Two agents as Tuple spaces, a list of rewards, one end for all."""
+
+    n_agents = 2
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Tuple([self.observation_space] * 2)
+        self.action_space = spaces.Tuple([self.action_space] * 2)
+
+    def reset(self, **given):
+        observation, info = super().reset(**given)
+        return (observation, observation), info
+
+    def step(self, actions):
+        assert actions == (0, 0)
+        observation, reward, terminated, truncated, info = super().step(actions)
+        return (observation, observation), [reward, 2 * reward], terminated, truncated, info
+
+
+def test_tuple_spaces_with_a_member_for_each_agent_are_a_game():
+    assert play(seat_lanes(Tuples()), 3)[2] == ({0: (3.0, True, False), 1: (6.0, True, False)}, [0, 1], [])
+    assert probe(EnvSpec.resolve(Tuples)).agents == ("agent_0", "agent_1")
+    assert probe(EnvSpec.resolve(CountingEnv)).agents == ()
+
+
+class Masked(AtOnce):
+    """An agent's mask offers nothing in every other step."""
+
+    def observation_space(self, agent):
+        return spaces.Dict({"seen": spaces.Box(-np.inf, np.inf, (3,)), "action_mask": spaces.MultiBinary(2)})
+
+    def shown(self, agent):
+        turn = self.tick % 2 == self.possible_agents.index(agent)
+        return {"seen": super().shown(agent), "action_mask": np.full(2, turn, np.int8)}
+
+
+def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
+    lanes = seat_lanes(Masked([Part(0, 4, "terminated")] * 2))
+    assert [(moved, asked) for moved, asked, _ in play(lanes, 4)] == [
+        ({}, [1]), ({0: (3.0, False, False)}, [0]), ({1: (5.0, False, False)}, [1]),
+        ({0: (7.0, True, False), 1: (4.0, True, False)}, [0]),
+    ]  # fmt: skip
+
+
+def test_games_are_seeded_once_and_closed():
+    envs = [AtOnce([Part(0, 1, "terminated")] * 2) for _ in range(2)]
+    lanes = seat_lanes(*envs)
+    play(lanes, 3)
+    lanes.close()
+    assert [env.seeds for env in envs] == [[0, None, None, None], [1, None, None, None]]
+    assert all(env.is_closed for env in envs)
+
+
+class Back(AtOnce):
+    def step(self, actions):
+        *answers, infos = super().step(actions)
+        if self.tick == 2:
+            self.agents = ["player_0", "player_1"]
+        return (*answers, infos)
+
+
+class Unpaid(AtOnce):
+    def step(self, actions):
+        shown, rewards, *rest = super().step(actions)
+        rewards.pop("player_1")
+        return (shown, rewards, *rest)
+
+
+class Vanishing(AtOnce):
+    def step(self, actions):
+        answers = super().step(actions)
+        self.agents = self.agents[:1]
+        return answers
+
+
+class Abandoned(InTurn):
+    def step(self, action):
+        super().step(action)
+        self.agents = []
+
+
+@pytest.mark.parametrize(
+    ("env", "steps", "problem"),
+    [
+        (Back([Part(0, 1, "terminated"), Part(0, 4, "terminated")]), 2, "to stay away until reset.*'player_0'"),
+        (Unpaid([Part(0, 4, "terminated")] * 2), 1, "must return a reward.*'player_1'"),
+        (Vanishing([Part(0, 4, "terminated")] * 2), 1, "terminated or truncated, found neither.*'player_1'"),
+        (Abandoned(2, 9, ["terminated"] * 2), 1, "terminated or truncated by the end of its game.*'player_0'"),
+    ],
+)
+def test_a_game_that_breaks_its_contract_is_named_with_agent_and_lane(env, steps, problem):
+    lanes = seat_lanes(AtOnce([Part(0, 9, "terminated")] * 2), env, first_lane=10)
+    with pytest.raises(EnvironmentFailure, match=problem) as caught:
+        play(lanes, steps)
+    assert caught.value.lane in (12, 13)
+
+
+def test_agents_of_one_policy_have_the_same_spaces():
+    class Differing(AtOnce):
+        def action_space(self, agent):
+            return spaces.Discrete(2 if agent == "player_0" else 3)
+
+    with pytest.raises(UnsupportedSpaceError, match=r"'player_0' has .* 'player_1' has .*num_actions=3"):
+        make_env(lambda: Differing([Part(0, 1, "terminated")] * 2))

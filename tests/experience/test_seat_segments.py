@@ -1,0 +1,95 @@
+"""Segments of seats: whatever their length, the same transitions; nothing from before a fence."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.envs.games import game_of
+from penstock.envs.seats import SeatLanes
+from tests.envs.playing import KINDS, AtOnce, InTurn, parts
+from tests.experience.writing import Writing, written_steps
+
+STEPS = 24
+
+
+def seat_lanes(env):
+    return SeatLanes([game_of(env)], [0], name="game")
+
+
+def write(env, length):
+    writing = Writing(seat_lanes(env), length)
+    writing.play(STEPS)
+    return writing
+
+
+def steps_at_once(seat, parts):
+    """What a seat of `AtOnce` really goes through, without end."""
+    part = parts[seat]
+    first = min(one.joins for one in parts)
+    ends = first  # of the game: nobody is left
+    for joins in range(first, 10):
+        joining = [one for one in parts if one.joins == joins and joins <= max(ends, first)]
+        ends = max([ends, *(one.joins + one.stays for one in joining)])
+    for game in range(STEPS):
+        if part.joins > first and part.joins >= ends:
+            continue
+        for n in range(part.stays):
+            tick = part.joins + n
+            is_last = n == part.stays - 1
+            ending = ("" if not is_last else "truncated" if part.ends == "truncated" else "terminated")
+            led_to = None if ending == "terminated" else [seat, game, tick + 1]
+            yield ([seat, game, tick], n == 0, 100.0 * game + tick + 1, ending, led_to)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(parts, min_size=1, max_size=3), st.integers(1, 5))
+def test_whatever_its_length_segments_hold_what_each_agent_went_through(parts, length):
+    writing = write(AtOnce(parts), length)
+    for seat, segments in enumerate(writing.finished):
+        written = written_steps(segments)
+        assert written == [step for step, _ in zip(steps_at_once(seat, parts), written, strict=False)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 8), st.data(), st.integers(1, 5))
+def test_in_turn_whatever_its_length_segments_hold_the_same_transitions(num_agents, moves, data, length):
+    ends = data.draw(st.lists(st.sampled_from(KINDS), min_size=num_agents, max_size=num_agents))
+    found = write(InTurn(num_agents, moves, ends), length)
+    for seat, segments in enumerate(found.finished):
+        written, expected = written_steps(segments), []
+        for game in range(STEPS):
+            acts = range(seat, moves, num_agents)  # a seat whose turn never comes has no steps
+            for act in acts:
+                until = min(act + num_agents, moves)
+                is_last = until == moves and act + num_agents >= moves
+                ending = "" if not is_last else "truncated" if ends[seat] == "truncated" else "terminated"
+                reward = sum(10.0**seat * (move + 1) for move in range(act, until))
+                led_to = None if ending == "terminated" else [seat, game, until]
+                expected.append(([seat, game, act], act == seat, reward, ending, led_to))
+        assert written == expected[: len(written)]
+
+
+def test_little_is_lost_to_padding_where_agents_take_turns():
+    finished = write(InTurn(2, 5, KINDS[:2]), 5).finished
+    valid = sum(int(segment.valid.sum()) for segments in finished for segment in segments)
+    assert valid >= STEPS - 2 * 5
+
+
+@pytest.mark.parametrize("length", [2, 5])
+def test_an_action_from_before_a_fence_is_not_learned_from_when_its_transition_is_complete(length):
+    writing = Writing(seat_lanes(InTurn(2, 7, ["terminated"] * 2)), length)
+    assert writing.writer.open()
+    writing.step()  # the first agent has acted, and waits
+    writing.fence()
+    writing.play(12)
+    first, second = (written_steps(segments) for segments in writing.finished)
+    assert first[0][0] == [0, 0, 2] and second[0][0] == [1, 0, 1]
+
+
+def test_a_pending_action_keeps_what_was_recorded_with_it():
+    writing = Writing(seat_lanes(InTurn(2, 50, ["terminated"] * 2)), 1)
+    writing.play(6)
+    kept = [segment for segments in writing.finished for segment in segments if segment.valid[0]]
+    assert len(kept) >= 3
+    assert all(segment.version[0] == 5 and segment.log_prob[0] == np.float32(-0.5) for segment in kept)
