@@ -37,9 +37,10 @@ KINDS = {
 
 def looked_at(trainer: Trainer) -> list[float]:
     """Mean return on each task with the weights of now."""
-    trainer.get_parameters()  # so that the trainer's model has them
+    trainer.get_parameters()  # so that the model has them
+    model = trainer._policies[0].model
     return [
-        evaluate_model(trainer._model, EnvSpec.resolve(PLACE, {"task": task}, "make"), episodes=EPISODES).mean_return
+        evaluate_model(model, EnvSpec.resolve(PLACE, {"task": task}, "make"), episodes=EPISODES).mean_return
         for task in (0, 1)
     ]
 

@@ -118,7 +118,7 @@ def test_other_weights_are_not_credited_with_what_the_old_ones_reached():
             if name.startswith("policy_head"):
                 one_sided[name].zero_()
         one_sided["policy_head.bias"][0] = 1.0  # always to the left: about 9 steps
-        made._supervisor.progress.take_evaluation(Evaluation((500.0,), (500,), steps=64), is_best=True)
+        made._supervisor.progress.policies[0].take_evaluation(Evaluation((500.0,), (500,), steps=64), is_best=True)
         made.set_parameters({0: one_sided})
         result = made.train(quiet=True)
     assert not result.reached_target and result.eval_return < 20.0
@@ -278,7 +278,7 @@ def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
 
 @pytest.mark.parametrize("parameters", [{1: {}}, {}, {0: {}, 1: {}}])
 def test_a_policy_that_there_is_not_is_refused(trainer, parameters):
-    with pytest.raises(ConfigError, match=r"there is one: \{0: ...\}"):
+    with pytest.raises(ConfigError, match=r"policies \[.*\]; there are \[0\]"):
         trainer.set_parameters(parameters)
 
 

@@ -16,7 +16,7 @@ import torch
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.bench import BenchError
 from penstock.bench.work import Choosing, Stepping, fill
-from penstock.config import Config
+from penstock.config import Config, ConfigError
 from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
@@ -157,9 +157,12 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
 
 def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
     """Environment, algorithm and numbers of a run."""
-    config, env, found = look_at(config)
-    algorithm = algorithm_class(config, found.observation, found.action)
-    return env, algorithm, run_shape(algorithm, algorithm.build_model())
+    found = look_at(config)
+    if len(found.policies) > 1:
+        raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
+    (seen,) = found.seen
+    algorithm = algorithm_class(found.config, seen.observation, seen.action)
+    return found.env, algorithm, run_shape(algorithm, algorithm.build_model())
 
 
 def crew_of(algorithm: Algorithm) -> Crew:

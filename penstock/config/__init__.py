@@ -11,6 +11,7 @@ from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
+from penstock.config.policies import PolicyConfig, policy_configs
 from penstock.config.redistribution import RedistributionConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigError",
     "FreshConfig",
     "MixtureConfig",
+    "PolicyConfig",
     "PrioritizedConfig",
     "RedistributionConfig",
     "ReplayConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "grouped",
     "load_preset",
     "make_config",
+    "policy_configs",
     "require",
     "require_whole_minibatches",
     "require_whole_segments",

@@ -31,6 +31,8 @@ class Config:
         "activation": NETWORK,
         "normalize_observations": NETWORK,
         "num_agents": "the experience of the run is that of so many agents",
+        "num_policies": "the checkpoints of the run are of these policies",
+        "policies": "the checkpoints of the run are of these policies",
         "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
     }
     """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
@@ -46,6 +48,11 @@ class Config:
     """Agents of each environment, each of which is a lane; None: as many as the environment has."""
     team_reward: Literal["own", "mean", "sum"] = "own"
     """With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's."""
+    num_policies: int = 1
+    """With several agents: so many policies of the same settings, which play the agents in turn."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+    settings of its own."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
     reward_scale: float = 1.0
@@ -132,7 +139,8 @@ class Config:
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         positive = (
-            "num_envs_per_worker", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints", "reward_scale",
+            "num_envs_per_worker", "num_policies", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints",
+            "reward_scale",
         )  # fmt: skip
         for name in positive:
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.config import Config
-from penstock.engine.messages import Evaluate, Evaluated
+from penstock.engine.messages import Candidate, Evaluate, Evaluated
 from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
 from penstock.ipc import available_cores
+from penstock.play.evaluation import Evaluation
 from penstock.runs.panels import number
 from penstock.runs.store import CheckpointStore
 
@@ -38,8 +39,8 @@ class Evaluations:
         Writes them down.
     ask
         Called with what the evaluator is commanded.
-    store
-        Where the best weights are saved; None: nowhere.
+    stores
+        Where each policy's best weights are saved; None: nowhere.
 
     Attributes
     ----------
@@ -53,13 +54,13 @@ class Evaluations:
         progress: Progress,
         chronicle: Chronicle,
         ask: Callable[[Evaluate], object],
-        store: CheckpointStore | None,
+        stores: Sequence[CheckpointStore | None],
     ) -> None:
         self._config = config
         self._progress = progress
         self._chronicle = chronicle
         self._ask = ask
-        self._store = store
+        self._stores = stores
         self._interval = _interval(config)
         self._next = progress.steps + self._interval
         self._rests_until = 0.0  # monotonic seconds
@@ -93,18 +94,22 @@ class Evaluations:
         """Whether the evaluator should have ended by now: it looks at the deadline between any two steps."""
         return self.is_under_way and time.monotonic() >= self.deadline + LEAST_GRACE
 
-    def schedule(self, meta: Callable[[], dict[str, Any]]) -> None:
-        """Ask for an evaluation if one is due; `meta` describes the run in the best weights' checkpoint."""
+    def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
+        """Ask for an evaluation if one is due; `meta` describes each policy in its best weights' checkpoint."""
         steps = self._progress.steps
         is_due = self._interval and steps >= self._next and time.monotonic() >= self._rests_until
         if is_due and not self.is_under_way and not self.has_reached_target:
             self._next = steps + self._interval
             self.request(meta())
 
-    def request(self, meta: dict[str, Any]) -> None:
+    def request(self, meta: Sequence[dict[str, Any]]) -> None:
         """Ask for an evaluation of the newest weights."""
         self.asked += 1
-        self._ask(Evaluate(self.asked, self._store, self._progress.best_return, self.deadline, meta))
+        candidates = (
+            Candidate(store, policy.best_return, of_policy)
+            for store, policy, of_policy in zip(self._stores, self._progress.policies, meta, strict=True)
+        )
+        self._ask(Evaluate(self.asked, self.deadline, tuple(candidates)))
 
     def take(self, evaluated: Evaluated) -> None:
         """Note what came of an evaluation."""
@@ -114,14 +119,16 @@ class Evaluations:
         if self._rests:
             self._rests_until = time.monotonic() + rest(available_cores()) * evaluated.seconds
         self.has_reached_target |= evaluated.has_reached_target
-        self._progress.take_evaluation(evaluated.evaluation, is_best=evaluated.is_best)
-        self._chronicle.evaluated(evaluated.evaluation, evaluated.others)
-        if evaluated.evaluation.unfinished and not self._has_told_of_unfinished:
-            self._has_told_of_unfinished = True
-            self._chronicle.event(self._about_unfinished(evaluated))
-        if evaluated.error is not None:
-            problem = f"the best weights could not be written, training goes on: {evaluated.error}"
-            self._chronicle.event(f"warning: {problem}")
+        for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):
+            policy.take_evaluation(scored.evaluation, is_best=scored.is_best)
+        self._chronicle.evaluated(evaluated.policies)
+        for scored in evaluated.policies:
+            if scored.evaluation.unfinished and not self._has_told_of_unfinished:
+                self._has_told_of_unfinished = True
+                self._chronicle.event(self._about_unfinished(scored.evaluation))
+            if scored.error is not None:
+                problem = f"the best weights could not be written, training goes on: {scored.error}"
+                self._chronicle.event(f"warning: {problem}")
 
     def forget(self) -> None:
         """Forget what was asked for, and is not heard yet: the weights are others now, or the evaluator died."""
@@ -130,11 +137,12 @@ class Evaluations:
     def forget_all(self) -> None:
         """Forget the last evaluation too: it says nothing of the weights that are learned from now on."""
         self.forget()
-        self._progress.evaluation = None
+        for policy in self._progress.policies:
+            policy.evaluation = None
         self._rests_until = 0.0
 
-    def _about_unfinished(self, evaluated: Evaluated) -> str:
-        evaluation, config = evaluated.evaluation, self._config
+    def _about_unfinished(self, evaluation: Evaluation) -> str:
+        config = self._config
         longest = max(evaluation.lengths[-evaluation.unfinished :])
         why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
         target = "" if config.target_return is None else "; they never reach a target"

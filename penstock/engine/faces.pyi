@@ -30,6 +30,15 @@ class APPO(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -92,10 +101,6 @@ class APPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -174,6 +179,10 @@ class APPO(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -203,8 +212,6 @@ class APPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -257,6 +264,15 @@ class PPO(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -319,10 +335,6 @@ class PPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -393,6 +405,10 @@ class PPO(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -422,8 +438,6 @@ class PPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -472,6 +486,15 @@ class A2C(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -534,10 +557,6 @@ class A2C(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -602,6 +621,10 @@ class A2C(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -631,8 +654,6 @@ class A2C(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -678,6 +699,15 @@ class A3C(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -710,10 +740,6 @@ class A3C(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -783,6 +809,10 @@ class A3C(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -798,8 +828,6 @@ class A3C(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -847,6 +875,15 @@ class IMPALA(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -909,10 +946,6 @@ class IMPALA(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -995,6 +1028,10 @@ class IMPALA(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1024,8 +1061,6 @@ class IMPALA(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1079,6 +1114,15 @@ class IMPACT(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1111,10 +1155,6 @@ class IMPACT(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1195,6 +1235,10 @@ class IMPACT(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1210,8 +1254,6 @@ class IMPACT(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1265,6 +1307,15 @@ class CLEAR(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1327,10 +1378,6 @@ class CLEAR(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1417,6 +1464,10 @@ class CLEAR(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1446,8 +1497,6 @@ class CLEAR(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1503,6 +1552,15 @@ class LASER(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1565,10 +1623,6 @@ class LASER(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1653,6 +1707,10 @@ class LASER(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1682,8 +1740,6 @@ class LASER(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1738,6 +1794,15 @@ class PQN(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1798,10 +1863,6 @@ class PQN(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1864,6 +1925,10 @@ class PQN(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1892,8 +1957,6 @@ class PQN(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1938,6 +2001,15 @@ class DQN(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1986,10 +2058,6 @@ class DQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2088,6 +2156,10 @@ class DQN(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2110,8 +2182,6 @@ class DQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2173,6 +2243,15 @@ class Rainbow(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2221,10 +2300,6 @@ class Rainbow(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2323,6 +2398,10 @@ class Rainbow(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2345,8 +2424,6 @@ class Rainbow(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2408,6 +2485,15 @@ class ApeX(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2456,10 +2542,6 @@ class ApeX(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2556,6 +2638,10 @@ class ApeX(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -2578,8 +2664,6 @@ class ApeX(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2640,6 +2724,15 @@ class R2D2(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2688,10 +2781,6 @@ class R2D2(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -2788,6 +2877,10 @@ class R2D2(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -2810,8 +2903,6 @@ class R2D2(Face):
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2872,6 +2963,15 @@ class DDPG(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2896,10 +2996,6 @@ class DDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2978,6 +3074,10 @@ class DDPG(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2989,8 +3089,6 @@ class DDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3042,6 +3140,15 @@ class TD3(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3066,10 +3173,6 @@ class TD3(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3154,6 +3257,10 @@ class TD3(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3165,8 +3272,6 @@ class TD3(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3221,6 +3326,15 @@ class SAC(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3245,10 +3359,6 @@ class SAC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3331,6 +3441,10 @@ class SAC(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3342,8 +3456,6 @@ class SAC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3397,6 +3509,15 @@ class TQC(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3423,10 +3544,6 @@ class TQC(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     num_quantiles
         Quantiles by which each critic describes the return (M).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3514,6 +3631,10 @@ class TQC(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3526,8 +3647,6 @@ class TQC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         num_quantiles: int = 25,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3583,6 +3702,15 @@ class CrossQ(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3607,10 +3735,6 @@ class CrossQ(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3699,6 +3823,10 @@ class CrossQ(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3710,8 +3838,6 @@ class CrossQ(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3768,6 +3894,15 @@ class ApeXDPG(Face):
         Rewards are multiplied by this for learning; reported returns stay true.
     reward_clip
         Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+    num_policies
+        With several agents: so many policies of the same settings, which play the agents in turn.
+    policies
+        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
+        settings of its own.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3792,10 +3927,6 @@ class ApeXDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3879,6 +4010,10 @@ class ApeXDPG(Face):
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
+        num_policies: int = 1,
+        policies: dict[str, dict[str, Any]] = ...,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3890,8 +4025,6 @@ class ApeXDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",

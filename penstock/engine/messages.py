@@ -55,20 +55,27 @@ class LearnedInWorker:
         Smallest, mean and largest policy lag of the gradients since its last report.
     learning_rate
         Of the last one.
+    policy
+        Number of the policy that it learns.
     """
 
     worker: int
     losses: Mapping[str, float]
     lag: tuple[float, float, float]
     learning_rate: float
+    policy: int = 0
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Training episodes that have ended, (return, length) each; of each its success, None where none is told."""
+    """Training episodes of one policy that have ended, (return, length) each.
+
+    Of each its success is told; None where none is.
+    """
 
     finished: list[tuple[float, int]]
     successes: list[float | None] = field(default_factory=list)
+    policy: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,28 @@ class EnvironmentMetrics:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What came of one policy's evaluation.
+
+    Attributes
+    ----------
+    evaluation
+        What came of it.
+    is_best
+        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
+    error
+        What went wrong in saving the best weights, if anything.
+    others
+        What the same weights had played, of which this one is the confirmation.
+    """
+
+    evaluation: Evaluation
+    is_best: bool = False
+    error: Exception | None = None
+    others: tuple[Evaluation, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """What came of one evaluation.
 
@@ -86,27 +115,18 @@ class Evaluated:
     ----------
     number
         Of the command.
-    evaluation
-        What came of it.
+    policies
+        What came of it for each policy.
     seconds
         How long it took.
-    is_best
-        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
     has_reached_target
-        Whether they have reached the target, twice.
-    error
-        What went wrong in saving the best weights, if anything.
-    others
-        What the same weights had played, of which this one is the confirmation.
+        Whether all policies that have a target have reached theirs, twice.
     """
 
     number: int
-    evaluation: Evaluation
+    policies: tuple[Scored, ...]
     seconds: float
-    is_best: bool = False
     has_reached_target: bool = False
-    error: Exception | None = None
-    others: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,11 +213,14 @@ class Save:
         The run's checkpoints, or a path.
     meta
         What it says of the run, beside what the learner knows.
+    steps
+        Steps of the run, by which it is found among the run's; None: those that the learner knows.
     """
 
     number: int
     destination: CheckpointStore | str
     meta: dict[str, Any]
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +232,25 @@ class SetWeights:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One policy that is to be evaluated.
+
+    Attributes
+    ----------
+    store
+        Where its best weights are saved; None: nowhere.
+    best_return
+        Mean return that they have to reach; None: any.
+    meta
+        What the best weights' checkpoint says of the run.
+    """
+
+    store: CheckpointStore | None
+    best_return: float | None
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """Play the newest weights.
 
@@ -216,21 +258,15 @@ class Evaluate:
     ----------
     number
         By which the answer is known.
-    store
-        Where the best weights are saved; None: nowhere.
-    best_return
-        Mean return that they have to reach; None: any.
     deadline
         When playing ends, in monotonic seconds.
-    meta
-        What the best weights' checkpoint says of the run.
+    policies
+        Whose weights, one for each policy.
     """
 
     number: int
-    store: CheckpointStore | None
-    best_return: float | None
     deadline: float
-    meta: dict[str, Any]
+    policies: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)

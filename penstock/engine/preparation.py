@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError
-from penstock.engine.acting.weights import BestWeights, weights_nbytes
+from penstock.config import Config, ConfigError, PolicyConfig, policy_configs
+from penstock.engine.acting.weights import weights_nbytes
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.envs.failures import UnknownEnvironmentError
-from penstock.envs.making import Probed, probe
+from penstock.envs.making import Probed, agents_of, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.nn import PolicyNetwork
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
-from penstock.runs.checkpoint import CheckpointError
-from penstock.runs.run_directory import RunDirectory
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
@@ -32,12 +31,13 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
+    numbers: dict[str, Any] = data_path(algorithm).numbers(algorithm, model)
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
         num_agents=config.num_agents or 1,
-        **data_path(algorithm).numbers(algorithm, model),
+        **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
@@ -58,36 +58,52 @@ def resolve_env(config: Config) -> EnvSpec:
         raise ConfigError(str(error)) from error
 
 
-def look_at(config: Config) -> tuple[Config, EnvSpec, Probed]:
-    """Find a config's environment, and what it is; return the config with the number of its agents, too.
+@dataclass(frozen=True)
+class Found:
+    """A config's environment, and who acts in it.
+
+    Attributes
+    ----------
+    config
+        The config, with the number of the environment's agents.
+    env
+        The environment, with its teams.
+    policies
+        Who acts.
+    seen
+        What each policy sees and does.
+    """
+
+    config: Config
+    env: EnvSpec
+    policies: list[PolicyConfig]
+    seen: list[Probed]
+
+
+def look_at(config: Config) -> Found:
+    """Find a config's environment, and who acts in it.
 
     Raises
     ------
     ConfigError, UnknownEnvironmentError, UnsupportedSpaceError
-        The environment, or the number of agents asked for, is not legal.
+        The environment, the number of its agents, or a policy is not legal.
     """
     env = resolve_env(config)
-    found = probe(env)
-    env = replace(env, mask_is_in_info=found.observation.mask_is_in_info, agents=found.agents)
-    count = len(found.agents)
-    if config.num_agents is not None and config.num_agents != env.seats:
-        which = f" ({', '.join(found.agents)})" if count else ""
+    is_one_policy = config.num_policies == 1 and not config.policies
+    seen = probe_all(env) if is_one_policy else []
+    agents = seen[0].agents if is_one_policy else agents_of(env)
+    count = max(1, len(agents))
+    if config.num_agents not in (None, count):
+        which = f" ({', '.join(agents)})" if agents else ""
         raise ConfigError(
-            f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {env.seats}{which}; "
+            f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {count}{which}; "
             "leave it out to have all of them"
         )
-    return replace(config, num_agents=count) if count else config, env, found
-
-
-def go_on_from_best(run: RunDirectory, best_weights: BestWeights, model: PolicyNetwork) -> None:
-    """Keep the best weights of a run that goes on, unless it has none intact; `model` is a network for them."""
-    try:
-        checkpoint = run.checkpoints.best()
-    except CheckpointError:
-        return
-    model.load_state_dict(checkpoint.weights)
-    meta = checkpoint.meta
-    best_weights.put(model, meta.get("version", 0), meta["steps"], meta["mean_return"])
+    config = replace(config, num_agents=len(agents)) if agents else config
+    policies = policy_configs(config, agents)
+    env = replace(env, teams=tuple(policy.agents for policy in policies) if agents else ())
+    seen = seen or probe_all(env)
+    return Found(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
 
 
 def settled_precision(algorithm: Algorithm) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
@@ -27,38 +30,52 @@ ACTIVITIES = {
 }
 
 
-def role_specs(
-    algorithm: Algorithm, env: EnvSpec, shape: RunShape, start: Start, path: DataPath
-) -> list[RoleSpec]:
+class Learnt(Protocol):
+    """A policy of a run, as far as the roster asks."""
+
+    @property
+    def algorithm(self) -> Algorithm: ...
+
+    @property
+    def start(self) -> Start: ...
+
+    @property
+    def path(self) -> DataPath: ...
+
+
+def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> list[RoleSpec]:
     """Decide which roles a run has, in the order in which the serial backend polls them.
 
     Parameters
     ----------
-    algorithm, env
-        What is trained, and on what.
+    policies
+        What learns each policy, where it starts, and the way of its experience.
+    env
+        The environment.
     shape
         The run's numbers.
-    start
-        Where the run starts.
-    path
-        The way of its experience.
     """
-    config = algorithm.config
-    is_central = infers_centrally(config.inference, algorithm)
-    policy_threads, learner_threads = share_threads(config, shape.num_workers, is_central)
+    algorithms = tuple(policy.algorithm for policy in policies)
+    config = algorithms[0].config
+    is_central = infers_centrally(config.inference, algorithms[0])
+    policy_threads, learner_threads = share_threads(config, shape.num_workers, is_central, len(policies))
+    paths = tuple(policy.path for policy in policies)
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
+    incarnation = policies[0].start.state.version
     specs: list[RoleSpec] = [
-        RolloutRole(RolloutSpec(i, env, path, config.seed, start.state.version, 1), None if is_central else algorithm)
+        RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else algorithms)
         for i in range(shape.num_workers)
     ]
-    policy = PolicyRole(algorithm, path, policy_threads)
-    learner = LearnerRole(algorithm, path, start.state, start.learning, learner_threads)
-    if is_central and shares_device(config):
-        specs.append(DeviceRole(learner, policy))
-    else:
-        specs += [policy, learner] if is_central else [learner]
-    specs += [*path.roles(algorithm), EvaluatorRole(algorithm, env)]
-    return specs
+    for number, policy in enumerate(policies):
+        acts = PolicyRole(policy.algorithm, policy.path, policy_threads, number)
+        state, learning = policy.start.state, policy.start.learning
+        learner = LearnerRole(policy.algorithm, policy.path, state, learning, learner_threads, number)
+        if is_central and shares_device(config):
+            specs.append(DeviceRole(learner, acts))
+        else:
+            specs += [acts, learner] if is_central else [learner]
+        specs += policy.path.roles(policy.algorithm, number)
+    return [*specs, EvaluatorRole(algorithms, env)]
 
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
@@ -75,11 +92,11 @@ def shares_device(config: Config) -> bool:
     return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
-def share_threads(config: Config, num_workers: int, is_central: bool) -> tuple[int, int]:
-    """Threads of policy worker and learner; on a machine with fewer cores than roles every role has one."""
+def share_threads(config: Config, num_workers: int, is_central: bool, num_policies: int = 1) -> tuple[int, int]:
+    """Threads of each policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
-    left = whole_cores() - num_workers - 1  # rollout workers and evaluator have one each
+    left = (whole_cores() - num_workers - 1) // num_policies  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0
     elif torch.device(config.device).type == "cpu":

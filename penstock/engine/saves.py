@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.config import Config
@@ -34,7 +34,9 @@ class Saves:
     has_contents
         Whether the learner saves more than weights, beside each checkpoint of the run.
     ask
-        Called with what the learner is commanded; returns whether there is a learner.
+        Called with what a policy's learner is commanded, and the policy's number; returns whether there is a learner.
+    policies
+        Names of the policies.
     turn_until
         Hears the roles meanwhile.
     chronicle
@@ -48,50 +50,68 @@ class Saves:
         run_directory: RunDirectory | None,
         *,
         has_contents: bool,
-        ask: Callable[[Save], bool],
+        ask: Callable[[Save, int], bool],
+        policies: Sequence[str] = ("",),
         turn_until: TurnUntil,
         chronicle: Chronicle,
     ) -> None:
         interval = config.checkpoint_interval
         self._interval = max(1, config.total_steps // 10) if interval is None else interval
         self._next = steps + self._interval
-        self._run_directory = run_directory  # asked anew each time: how many are kept may change when a run goes on
+        self._run_directory = run_directory
         self._has_contents = has_contents
         self._ask = ask
+        self._policies = policies
         self._turn_until = turn_until
         self._chronicle = chronicle
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._asked = 0
-        self._saved: dict[int, Exception | None] = {}
+        self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
         self._contents_saved = 0
 
-    def schedule(self, steps: int, meta: Callable[[], dict[str, Any]]) -> None:
+    def schedule(self, steps: int, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
         if self._run_directory is not None and self._interval and steps >= self._next:
             self._next = steps + self._interval
-            self._request(self._run_directory.checkpoints, meta())
+            self._request(self._stores(), meta(), steps)
 
-    def save_run(self, meta: dict[str, Any], seconds: float = SAVE_SECONDS) -> None:
-        """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
+    def save_run(self, meta: Sequence[dict[str, Any]], steps: int, seconds: float = SAVE_SECONDS) -> None:
+        """Save a checkpoint where the run is written, and what belongs to it, and wait for that.
+
+        Parameters
+        ----------
+        meta
+            What the checkpoint of each policy says of the run.
+        steps
+            That the run has learned from.
+        seconds
+            How long is waited.
+        """
         if self._run_directory is not None:
-            self.save(self._run_directory.checkpoints, meta, seconds)
+            self.save(self._stores(), meta, seconds, steps)
             if self._has_contents and seconds >= SAVE_SECONDS:
                 self._turn_until(lambda: self._contents_saved >= self._asked, SAVE_CONTENTS_SECONDS)
 
     def save(
-        self, destination: CheckpointStore | str, meta: dict[str, Any], seconds: float = SAVE_SECONDS
+        self,
+        destinations: Sequence[CheckpointStore | str],
+        meta: Sequence[dict[str, Any]],
+        seconds: float = SAVE_SECONDS,
+        steps: int | None = None,
     ) -> Exception | None:
-        """Save and wait for it; return what went wrong, which the user is told of."""
-        is_there = self._request(destination, meta)
-        number = self._asked
-        self._turn_until(lambda: number in self._saved or not is_there, seconds)
-        if number not in self._saved:
-            self.take(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"))
-        return self._saved[number]
+        """Save every policy and wait for it; return what went wrong, which the user is told of."""
+        are_there = self._request(destinations, meta, steps)
+        number, count = self._asked, len(destinations)
+        self._turn_until(lambda: len(self._saved) == count or not are_there, seconds)
+        for policy in range(count):
+            if policy not in self._saved:
+                self.take(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"), policy)
+        return next((error for error in self._saved.values() if error is not None), None)
 
-    def take(self, number: int, error: Exception | None) -> None:
-        """Hear that the learner has saved a checkpoint, or could not."""
-        self._saved = {number: error}
+    def take(self, number: int, error: Exception | None, policy: int = 0) -> None:
+        """Hear that a policy's learner has saved a checkpoint, or could not."""
+        if number == self._asked:
+            self._saved[policy] = error
         if error is not None:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
@@ -101,6 +121,17 @@ class Saves:
         if error is not None:
             self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
 
-    def _request(self, destination: CheckpointStore | str, meta: dict[str, Any]) -> bool:
+    def _stores(self) -> list[CheckpointStore | str]:
+        """Where the checkpoints of each policy lie; asked anew each time, because how many are kept may change."""
+        assert self._run_directory is not None
+        return [self._run_directory.of_policy(policy).checkpoints for policy in self._policies]
+
+    def _request(
+        self, destinations: Sequence[CheckpointStore | str], meta: Sequence[dict[str, Any]], steps: int | None
+    ) -> bool:
+        """Ask all learners; return whether they are there. Of several, checkpoints go by the steps of the run."""
         self._asked += 1
-        return self._ask(Save(self._asked, destination, meta))
+        self._saved = {}
+        name = steps if len(destinations) > 1 else None
+        saves = [Save(self._asked, *each, name) for each in zip(destinations, meta, strict=True)]
+        return all([self._ask(save, policy) for policy, save in enumerate(saves)])

@@ -13,8 +13,7 @@ from typing import Any, NoReturn, assert_never
 import numpy as np
 
 from penstock.algorithms import algorithm_id
-from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.engine.acting.weights import Best
+from penstock.config import Config
 from penstock.engine.backends.base import Backend
 from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
@@ -40,9 +39,10 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
-from penstock.engine.paths import DataPath
+from penstock.engine.policies import Policy
 from penstock.engine.roles.device import parts_of
-from penstock.engine.roles.learner import LearningDiverged, Start
+from penstock.engine.roles.learner import LearningDiverged
+from penstock.engine.roles.specs import name_of, policy_of
 from penstock.engine.roster import role_specs
 from penstock.engine.saves import SAVE_SECONDS, Saves
 from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
@@ -52,7 +52,7 @@ from penstock.engine.watching.progress import Progress
 from penstock.engine.watching.time_spent import rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
 from penstock.runs.run_directory import RunDirectory
@@ -66,68 +66,61 @@ class Supervisor:
 
     Parameters
     ----------
-    algorithm
-        The algorithm with its config.
+    config
+        The run's settings.
+    policies
+        Its policies. Their arenas hold the weights to start from, and the best of a run that goes on.
     env
         The environment.
     frame_skip
         Simulator frames per step.
-    arena
-        The run's arena, holding the weights to start from, and the best of a run that goes on.
-    start
-        Where the run starts.
-    path
-        The way of its experience.
     run_directory
         Where it is written; None: nowhere.
     notes
         What the user is to be told first.
-    best_weights
-        Reads the best weights that any evaluation has seen.
     """
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        config: Config,
+        policies: Sequence[Policy],
         env: EnvSpec,
         frame_skip: int,
-        arena: ExperienceArena,
-        start: Start,
-        path: DataPath,
         run_directory: RunDirectory | None,
         notes: Sequence[str] = (),
-        *,
-        best_weights: Callable[[], Best | None],
     ) -> None:
-        self._best_weights = best_weights
-        self._algorithm = algorithm
-        self._config = config = algorithm.config
+        self._config = config
+        self._policies = policies
         self._env = env
-        self._arena = arena
+        self._arena = arena = policies[0].arena
         self._run_directory = run_directory
-        specs = role_specs(algorithm, env, arena.shape, start, path)
+        specs = role_specs(policies, env, arena.shape)
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         backend = SerialBackend if config.backend == "serial" else LocalBackend
         self.backend: Backend = backend(arena, specs, self._handle, restarts)
         rows = rows_by_kind(parts_of(specs), arena.shape)
-        self.progress = Progress(config, algorithm.name(), env.name, frame_skip, arena.gauges, rows)
-        self.progress.steps = start.state.steps
-        if (best := best_weights()) is not None:
-            self.progress.best_return = best.mean_return
-        self.progress.seconds = start.seconds
+        names = [policy.name for policy in policies]
+        algorithm = policies[0].algorithm.name()
+        self.progress = Progress(config, algorithm, env.name, frame_skip, arena.gauges, rows, names)
+        for policy, progress in zip(policies, self.progress.policies, strict=True):
+            progress.steps = policy.start.state.steps
+            if (best := policy.best()) is not None:
+                progress.best_return = best.mean_return
+        self.progress.seconds = policies[0].start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena)
         hardware = Hardware(lambda: self.backend.pids, has_gpu=config.device != "cpu")
-        self._chronicle = Chronicle(self.progress, hangs, hardware, run_directory, has_begun=start.state.steps > 0)
+        self._chronicle = Chronicle(self.progress, hangs, hardware, run_directory, has_begun=self.progress.steps > 0)
         self._notes = notes
         self.is_closed = False
         self._is_started = False
         self._is_failing = False
-        store = None if run_directory is None else run_directory.checkpoints
-        self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, store)
+        stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
+        self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
         self.saves = Saves(
-            config, start.state.steps, run_directory, has_contents=path.saves_apart, ask=self._ask_to_save,
-            turn_until=self._turn_until, chronicle=self._chronicle,
+            config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
+            has_contents=any(policy.path.saves_apart for policy in policies), turn_until=self._turn_until,
+            chronicle=self._chronicle,
         )  # fmt: skip
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
@@ -166,59 +159,75 @@ class Supervisor:
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
-                self._arena.control[Control.GOAL] = goal
-                self._arena.ring_all()
+                self._set_goal(goal)
                 while not (reason := self._reason_to_stop(goal, deadline, interrupted)):
                     self._turn()
                     self._schedule()
-                self._arena.control[Control.GOAL] = 0
+                    if len(self._policies) > 1:
+                        self._set_goal(goal)
+                self._rest()
                 if reason == "target":
                     self._hold_best()
-                self.saves.save_run(self.meta())
+                self._save_run()
                 # An evaluation may take long, or for ever: what was learned is safe by now.
                 if self._is_budget_spent(reason) and self.evaluations.are_wanted:
                     reason = self._evaluate_now(interrupted) or reason
                     if reason == "target":
                         self._hold_best()
-                        self.saves.save_run(self.meta())
+                        self._save_run()
                 self._chronicle.refresh(final=True)
                 self._chronicle.ended(self._state_after(reason), reason)
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
             except BaseException as error:  # the callback's
-                self._arena.control[Control.GOAL] = 0
+                self._rest()
                 self._chronicle.log(f"training was left by an exception: {error!r}")
                 if not self.is_closed:
-                    self.saves.save_run(self.meta())
+                    self._save_run()
                 self._chronicle.ended("failed", repr(error))
                 raise
             finally:
-                self._arena.control[Control.GOAL] = 0
+                self._rest()
 
-    def save(self, path: str) -> None:
-        """Write one checkpoint at `path`, replaced atomically; raises what went wrong in writing it."""
+    def save(self, paths: Sequence[str]) -> None:
+        """Write a checkpoint of each policy, replaced atomically; raises what went wrong in writing it."""
         with self._failing_as_a_whole():
             self._start()
-            if error := self.saves.save(path, self.meta()):
+            if error := self.saves.save(paths, self.meta()):
                 raise error
 
-    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Give the learner other weights; segments collected before are fenced off, a replay buffer stays as it is."""
+    def set_weights(self, policy: int, weights: dict[str, np.ndarray]) -> None:
+        """Give a policy's learner other weights.
+
+        Segments that the policy has collected before are fenced off; a replay buffer stays as it is.
+        """
         with self._failing_as_a_whole():
             self._start()
-            self._set_weights(weights, None)
+            self._set_weights(policy, weights, None)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""
         if not self.is_closed:
             self.is_closed = True
-            self._arena.control[Control.GOAL] = 0
+            self._rest()
             self.backend.close(patience)
             self._chronicle.close()
 
     # -- decisions -------------------------------------------------------------------------------------------------
+
+    def _set_goal(self, goal: int) -> None:
+        """Let the run go on to so many steps, whoever of its policies makes them."""
+        left = goal - self.progress.steps
+        for policy, progress in zip(self._policies, self.progress.policies, strict=True):
+            policy.arena.control[Control.GOAL] = progress.steps + max(0, left)
+        self._arena.ring_all()
+
+    def _rest(self) -> None:
+        """Let nobody learn more."""
+        for policy in self._policies:
+            policy.arena.control[Control.GOAL] = 0
 
     def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: threading.Event) -> str:
         if interrupted.is_set():
@@ -245,16 +254,16 @@ class Supervisor:
         self.evaluations.schedule(self.meta)
         self.saves.schedule(self.progress.steps, self.meta)
 
+    def _save_run(self) -> None:
+        self.saves.save_run(self.meta(), self.progress.steps)
+
     def _ask_evaluator(self, command: Evaluate) -> bool:
         return self.backend.send(RoleKind.EVALUATOR, command)
 
-    def _ask_learner(self, command: SetWeights) -> bool:
-        return self.backend.send(RoleKind.LEARNER, command)
-
-    def _ask_to_save(self, command: Save) -> bool:
-        """Command the learner to save, and the redistributor if the run has one; return whether there is a learner."""
-        self.backend.send(RoleKind.REDISTRIBUTOR, command)
-        return self.backend.send(RoleKind.LEARNER, command)
+    def _ask_to_save(self, command: Save, policy: int) -> bool:
+        """Command a policy's learner to save, and its redistributor if it has one; return whether it has a learner."""
+        self.backend.send(name_of(RoleKind.REDISTRIBUTOR, policy), command)
+        return self.backend.send(name_of(RoleKind.LEARNER, policy), command)
 
     def _evaluate_now(self, interrupted: threading.Event) -> str:
         """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
@@ -265,9 +274,9 @@ class Supervisor:
 
         while evaluations.is_under_way and not is_over():
             self._turn()
-        last = self.progress.evaluation
-        if last is None or last.steps < self.progress.steps:
-            while self.progress.evaluation is last and not is_over():
+        last = self.progress.policies[0].evaluation
+        if last is None or last.steps < self.progress.policies[0].steps:
+            while self.progress.policies[0].evaluation is last and not is_over():
                 if not evaluations.is_under_way:  # at first, and when the evaluator has died
                     evaluations.request(self.meta())
                 self._turn()
@@ -281,36 +290,43 @@ class Supervisor:
         return "target" if evaluations.has_reached_target else ""
 
     def _hold_best(self) -> None:
-        """Let the learner hold the weights that have reached the target; it has gone on since they were copied."""
-        best = self._best_weights()
-        assert best is not None
-        self._set_weights({name: tensor.numpy() for name, tensor in best.parameters[0].items()}, best.steps)
+        """Let learners hold the weights that have reached the target; they have gone on since these were copied."""
+        for policy in self._policies:
+            best = policy.best()
+            assert best is not None
+            weights = {name: tensor.numpy() for name, tensor in best.parameters[policy.id].items()}
+            self._set_weights(policy.number, weights, best.steps)
+            self._chronicle.log(
+                f"the weights of step {best.steps:,} have reached the target: the learner holds them, at step "
+                f"{self.progress.steps:,} of the run"
+            )
         self.evaluations.forget()
-        self._chronicle.log(
-            f"the weights of step {best.steps:,} have reached the target: the learner holds them, at step "
-            f"{self.progress.steps:,} of the run"
-        )
 
-    def _set_weights(self, weights: dict[str, np.ndarray], steps: int | None) -> None:
-        """Give the learner weights, which have learned from so many steps; None: those of the run."""
+    def _set_weights(self, policy: int, weights: dict[str, np.ndarray], steps: int | None) -> None:
+        """Give a policy's learner weights, which have learned from so many steps; None: those of the policy."""
         self._weights_set = False
-        is_there = self._ask_learner(SetWeights(weights, steps))
+        is_there = self.backend.send(name_of(RoleKind.LEARNER, policy), SetWeights(weights, steps))
         self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
         if not self._weights_set:
             raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
-        self._arena.control[Control.RUN_EPOCH] += 1
+        self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
         self._arena.ring_all()
 
-    def meta(self) -> dict[str, Any]:
-        """What a checkpoint says of this run, beside what the weights' owner knows."""
-        return {
-            "algorithm": algorithm_id(type(self._algorithm)),
-            "env": self._env.name,
-            "seconds": self.progress.seconds,
-            "mean_return": self.progress.mean_return,
-            "config": self._config.to_json(),
-            "specs": specs_to_json(self._algorithm.observation, self._algorithm.action),
-        }
+    def meta(self) -> list[dict[str, Any]]:
+        """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
+        about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
+        metas = []
+        for policy, progress in zip(self._policies, self.progress.policies, strict=True):
+            algorithm = policy.algorithm
+            meta = {
+                "algorithm": algorithm_id(type(algorithm)),
+                **about,
+                "mean_return": progress.mean_return,
+                "config": algorithm.config.to_json(),
+                "specs": specs_to_json(algorithm.observation, algorithm.action),
+            }
+            metas.append(meta | ({"policy": policy.name} if policy.name else {}))
+        return metas
 
     # -- hearing ---------------------------------------------------------------------------------------------------
 
@@ -337,17 +353,17 @@ class Supervisor:
     def _handle(self, role: str, report: Report) -> None:
         match report:
             case Learned():
-                self.progress.take_learned(report)
-            case LearnedInWorker():
-                self.progress.take_learned_in_worker(report)
-            case Episodes(finished, successes):
-                self.progress.take_episodes(finished, successes)
+                self.progress.take_learned(report, policy_of(role))
+            case LearnedInWorker(policy=policy):
+                self.progress.policies[policy].take_learned_in_worker(report)
+            case Episodes(finished, successes, policy):
+                self.progress.policies[policy].take_episodes(finished, successes)
             case EnvironmentMetrics(values):
                 self.progress.take_metrics(values)
             case Evaluated():
                 self.evaluations.take(report)
             case Saved(number, error):
-                self.saves.take(number, error)
+                self.saves.take(number, error, policy_of(role))
             case ContentsSaved(number, error, what):
                 self.saves.take_contents(number, error, what)
             case WeightsSet():
@@ -383,7 +399,7 @@ class Supervisor:
     def _require_no_failure(self) -> None:
         if self._failure is not None and not self._is_failing:
             role, failure = self._failure
-            if self._interrupted.is_set() and role != RoleKind.LEARNER:
+            if self._interrupted.is_set() and not role.startswith(RoleKind.LEARNER):
                 return  # the run ends anyway: the signal has reached what an environment had started, too
             speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
             story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"
@@ -395,8 +411,8 @@ class Supervisor:
         how_to_go_on = ""
         if self._run_directory is not None:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
-                self.saves.save_run(self.meta(), FAREWELL_SECONDS)
-            if self._run_directory.checkpoints.steps():
+                self.saves.save_run(self.meta(), self.progress.steps, FAREWELL_SECONDS)
+            if self._run_directory.of_policy(self._policies[0].name).checkpoints.steps():
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)

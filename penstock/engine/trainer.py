@@ -5,36 +5,29 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from statistics import fmean
 from types import TracebackType
 from typing import Any, Self
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
-from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
+from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
-from penstock.engine.paths import data_path
-from penstock.engine.preparation import go_on_from_best, look_at, note_of_precision, require_device, run_shape
-from penstock.engine.roles.learner import LearnerState, Start
+from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
+from penstock.engine.preparation import look_at, note_of_precision, require_device
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
-from penstock.experience.arena import ExperienceArena
-from penstock.nn import PolicyNetwork
-from penstock.play.evaluation import Evaluation, evaluate_model
-from penstock.runs.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    require_matching,
-    save_checkpoint,
-)
+from penstock.play.evaluation import evaluate_models
+from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
@@ -89,7 +82,7 @@ class Trainer:
             config = env
         else:
             config = make_config(algorithm.Config, ({} if env is None else {"env": env}) | settings, preset)
-        self._open(algorithm, config, None, None)
+        self._open(algorithm, config, None, [])
 
     @classmethod
     def resume(
@@ -120,15 +113,15 @@ class Trainer:
             There is no such run, or it has no intact checkpoint.
         """
         run = RunDirectory.open(run_dir)
-        checkpoint = run.checkpoints.latest(report)
+        checkpoints = checkpoints_to_go_on_from(run, report)
         algorithm = load_algorithm(run.algorithm)
         before = {**run.config, "run_dir": os.fspath(run_dir)}
         more = changes.get("max_seconds")
         if isinstance(more, int | float) and more > 0:
-            changes = {**changes, "max_seconds": round(checkpoint.meta.get("seconds", 0.0) + more, 3)}
+            changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
         config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
-        trainer._open(algorithm, config, run, checkpoint)
+        trainer._open(algorithm, config, run, checkpoints)
         trainer._note_changes(before, changes)
         return trainer
 
@@ -146,10 +139,10 @@ class Trainer:
         algorithm: type[Algorithm],
         config: Config,
         run: RunDirectory | None,
-        checkpoint: Checkpoint | None,
+        checkpoints: Sequence[Checkpoint],
     ) -> None:
         try:
-            self._set_up(algorithm, config, run, checkpoint)
+            self._set_up(algorithm, config, run, checkpoints)
         except BaseException:
             launcher.discard()
             raise
@@ -159,7 +152,7 @@ class Trainer:
         algorithm: type[Algorithm],
         config: Config,
         run: RunDirectory | None,
-        checkpoint: Checkpoint | None,
+        checkpoints: Sequence[Checkpoint],
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
@@ -167,51 +160,28 @@ class Trainer:
             launcher.prepare()
         else:
             launcher.discard()
-        config = with_schedules(config)
-        config, self._env, found = look_at(config)
-        self.config = config
-        self._algorithm = algorithm(config, found.observation, found.action)
-        self._model = self._build_model()
-        start = Start() if checkpoint is None else self._go_on_from(checkpoint, run)
-        shape = run_shape(self._algorithm, self._model)
-        saved = None if run is None else run.replay_path
-        path, refill = data_path(self._algorithm).open(self._algorithm, shape, start, saved)
-        self._arena = ExperienceArena.create(shape)
-        self._weights = SharedWeights(self._model, self._arena.weights)
-        self._weights.publish(start.state.version, start.state.steps)
-        self._best_weights = BestWeights(self._arena.best_weights)
-        if run is not None:
-            go_on_from_best(run, self._best_weights, self._build_model())
-        path.begin(self._arena, self._algorithm, self._model, start)
+        found = look_at(with_schedules(config))
+        self.config, self._env = found.config, found.env
+        algorithms = {
+            policy.name: algorithm(policy.config, seen.observation, seen.action)
+            for policy, seen in zip(found.policies, found.seen, strict=True)
+        }
+        self._policies, notes = open_policies(algorithms, checkpoints, run)
         if run is None and config.run_dir is not None:
             run = RunDirectory.create(
-                config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm), config=config.to_json()
-            )
+                config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm),
+                config=self.config.to_json(), policies=[name for name in algorithms if name],
+            )  # fmt: skip
         self._run_directory = run
         if run is not None:
-            path = path.kept_in(run, config)
-        notes = [note for note in (note_of_precision(self._algorithm), refill) if note is not None]
+            for policy in self._policies:
+                policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+        precision = note_of_precision(self._policies[0].algorithm)
         self._supervisor = Supervisor(
-            self._algorithm, self._env, found.frame_skip, self._arena, start, path, run, notes,
-            best_weights=self._load_best,
+            self.config, self._policies, self._env, found.seen[0].frame_skip, run,
+            [*([] if precision is None else [precision]), *notes],
         )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began
-
-    def _go_on_from(self, checkpoint: Checkpoint, run: RunDirectory | None) -> Start:
-        require_matching(checkpoint.weights, self._model.state_dict(), str(checkpoint.path))
-        self._model.load_state_dict(checkpoint.weights)
-        state, meta = checkpoint.state or {}, checkpoint.meta
-        return Start(
-            LearnerState(meta["steps"], meta["version"], meta["updates"]), state, seconds=meta.get("seconds", 0.0)
-        )
-
-    def _build_model(self) -> PolicyNetwork:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed)
-            return self._algorithm.build_model()
-
-    def _load_best(self) -> Best | None:
-        return self._best_weights.load(self._build_model)
 
     @property
     def run_dir(self) -> str | None:
@@ -272,17 +242,17 @@ class Trainer:
         with self._training(), open_view(quiet=quiet) as view, interruption() as interrupted:
             stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
             view.close(progress.status())
-        evaluation = progress.evaluation
+        status = progress.status()
         result = TrainResult(
             steps=progress.steps,
             seconds=progress.seconds,
             reached_target=stopped == "target",
             target_return=config.target_return,
-            eval_return=evaluation.mean_return if evaluation else None,
-            mean_return=progress.mean_return,
+            eval_return=status.eval_return,
+            mean_return=status.mean_return,
             stopped=stopped,
             run_dir=self.run_dir,
-            eval_unfinished=evaluation.unfinished if evaluation else 0,
+            eval_unfinished=status.eval_unfinished,
         )
         if stopped == "interrupted":
             raise TrainingInterrupted(result)
@@ -290,58 +260,76 @@ class Trainer:
 
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
-    ) -> Evaluation:
+    ) -> Any:
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
         One that lasts longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+
+        Returns
+        -------
+        Evaluation
+            What came of it; of several policies, which play together, ``{policy_id: Evaluation}``.
         """
         self._require_open()
-        self._weights.refresh()
-        evaluation = evaluate_model(
-            self._model, self._env,
+        for policy in self._policies:
+            policy.weights.refresh()
+        evaluations = evaluate_models(
+            [policy.model for policy in self._policies], self._env,
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
             max_steps=self.config.eval_max_steps,
         )  # fmt: skip
-        return replace(evaluation, steps=self._weights.steps)
+        found = {
+            policy.id: replace(evaluation, steps=policy.weights.steps)
+            for policy, evaluation in zip(self._policies, evaluations, strict=True)
+        }
+        return found if len(found) > 1 else found[self._policies[0].id]
 
-    def get_parameters(self) -> dict[int, dict[str, Tensor]]:
-        """Return the newest weights, ``{policy_id: state dict on the CPU}``; policy_id is 0. They are copies."""
+    def get_parameters(self) -> dict[int | str, dict[str, Tensor]]:
+        """Return the newest weights, ``{policy_id: state dict on the CPU}``, as copies.
+
+        The id of a policy is its name, or its number where it has none: 0 in a run of one policy.
+        """
         self._require_open()
-        self._weights.refresh()
-        return {0: {name: tensor.clone() for name, tensor in self._model.state_dict().items()}}
+        return {policy.id: policy.parameters() for policy in self._policies}
 
-    def set_parameters(self, parameters: Mapping[int, Weights] | str | os.PathLike[str]) -> None:
+    def set_parameters(self, parameters: Mapping[int | str, Weights] | str | os.PathLike[str]) -> None:
         """Go on with other weights; the optimiser keeps its state.
 
-        Segments collected before are fenced off; a replay buffer, which holds what any policy did, stays as it is.
+        Segments collected before are fenced off, of these policies alone; a replay buffer, which holds what any policy
+        did, stays as it is.
 
         Parameters
         ----------
         parameters
-            ``{0: state dict}``, ``{0: path}`` or a path: of a checkpoint, or of a run (its best).
+            ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; of the only one also a path alone: of
+            a checkpoint, or of a run (its best).
 
         Raises
         ------
         CheckpointError
-            The checkpoint cannot be read, or its weights are of another architecture (the first tensor that
-            differs is named).
+            A checkpoint cannot be read, or its weights are of another architecture (the first tensor that
+            differs is named). Nothing is changed then.
         ConfigError
-            A policy other than 0 is named.
+            There is no such policy.
         """
         self._require_open()
-        chosen = _of_policy_0(parameters) if isinstance(parameters, Mapping) else parameters
-        if isinstance(chosen, Mapping):
-            weights, what = dict(chosen), "the parameters given"
-        else:
-            weights, what = load_checkpoint(resolve_checkpoint(chosen)).weights, os.fspath(chosen)
-        require_matching(weights, self._model.state_dict(), what)
-        self._supervisor.set_weights({name: tensor.detach().cpu().numpy() for name, tensor in weights.items()})
+        by_id = {policy.id: policy for policy in self._policies}
+        if not isinstance(parameters, Mapping):
+            if len(by_id) > 1:
+                raise ConfigError(f"parameters are given for no policy: say whose they are, of {list(by_id)}")
+            parameters = {0: parameters}
+        if not parameters or not parameters.keys() <= by_id.keys():
+            raise ConfigError(f"parameters are given for the policies {list(parameters)}; there are {list(by_id)}")
+        found = {by_id[key]: _weights_in(chosen, by_id[key]) for key, chosen in parameters.items()}
+        for policy, weights in found.items():
+            self._supervisor.set_weights(policy.number, weights)
 
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.
 
-        After ``reached_target`` these are the weights that reached it, and those that the trainer holds.
+        After ``reached_target`` these are the weights that reached it, and those that the trainer holds. Of several
+        policies they are the best of each, and the mean of their returns.
 
         Raises
         ------
@@ -349,16 +337,19 @@ class Trainer:
             There was no evaluation yet.
         """
         self._require_open()
-        best = self._load_best()
-        if best is None:
+        found = [best for policy in self._policies if (best := policy.best()) is not None]
+        if not found:
             raise RuntimeError(
                 "no evaluation has scored any weights yet, so none are the best: evaluations come with train(), every "
                 f"eval_interval steps (now {self.config.eval_interval}) and at the end; eval_interval=0 is never"
             )
-        return best
+        parameters = {policy: weights for best in found for policy, weights in best.parameters.items()}
+        return replace(found[0], parameters=parameters, mean_return=fmean(best.mean_return for best in found))
 
     def save(self, path: str | os.PathLike[str], *, best: bool = False) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
+
+        Of several policies, a checkpoint of each is written into `path`, by its name.
 
         Parameters
         ----------
@@ -376,13 +367,17 @@ class Trainer:
         RuntimeError
             `best` is asked for, and there was no evaluation yet.
         """
-        if best:
-            found = self.best()
-            meta = {"steps": found.steps, "version": found.version, "mean_return": found.mean_return}
-            save_checkpoint(path, meta={**self._supervisor.meta(), **meta}, weights=found.parameters[0])
+        paths = [os.path.join(path, policy.name) if policy.name else os.fspath(path) for policy in self._policies]
+        if not best:
+            self._require_open()
+            self._supervisor.save(paths)
             return
-        self._require_open()
-        self._supervisor.save(os.fspath(path))
+        self.best()
+        for policy, place, about in zip(self._policies, paths, self._supervisor.meta(), strict=True):
+            found = policy.best()
+            assert found is not None
+            meta = {"steps": found.steps, "version": found.version, "mean_return": found.mean_return}
+            save_checkpoint(place, meta={**about, **meta}, weights=found.parameters[policy.id])
 
     def close(self) -> None:
         """Stop all processes and give the memory back; a second call does nothing. Not within `on_update`."""
@@ -420,8 +415,11 @@ class Trainer:
         self.close()
 
 
-def _of_policy_0(parameters: Mapping[Any, Any]) -> Weights:
-    if list(parameters) != [0]:
-        raise ConfigError(f"parameters are given for the policies {list(parameters)}; there is one: {{0: ...}}")
-    chosen: Weights = parameters[0]
-    return chosen
+def _weights_in(chosen: Weights, policy: Policy) -> dict[str, np.ndarray]:
+    """Weights as the learner of a policy takes them."""
+    if isinstance(chosen, Mapping):
+        weights, what = dict(chosen), "the parameters given"
+    else:
+        weights, what = load_checkpoint(resolve_checkpoint(chosen)).weights, os.fspath(chosen)
+    require_matching(weights, policy.model.state_dict(), what)
+    return {name: tensor.detach().cpu().numpy() for name, tensor in weights.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 
 class UnknownEnvironmentError(ValueError):
     """No environment goes by this name here; the message lists the closest ones."""
@@ -35,6 +37,15 @@ class EnvironmentFailure(RuntimeError):
         self.lane = lane
         self.step = step
         self.problem = problem
+
+    @classmethod
+    def of(
+        cls, env: str, phase: str, lane: int | None, step: int, problem: str | BaseException
+    ) -> EnvironmentFailure:
+        """Make one of what is told, or of what was raised."""
+        if isinstance(problem, BaseException):
+            problem = "".join(traceback.format_exception(problem)).rstrip()
+        return cls(env, phase, lane, step, problem)
 
     def __str__(self) -> str:
         where = "every lane" if self.lane is None else f"lane {self.lane}"

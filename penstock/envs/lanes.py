@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -260,10 +259,8 @@ class Lanes(ABC):
         column[rows[stuck], entries] = True
 
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
-        if isinstance(problem, BaseException):
-            problem = "".join(traceback.format_exception(problem)).rstrip()
         run_lane = None if lane is None else self.first_lane + lane
-        return EnvironmentFailure(self.name, phase, run_lane, self._steps, problem)
+        return EnvironmentFailure.of(self.name, phase, run_lane, self._steps, problem)
 
     def _observation_failure(self, lane: int | None, problem: str) -> EnvironmentFailure:
         shown_by_reset = bool(self.first.all() if lane is None else self.first[lane])

@@ -18,9 +18,10 @@ from gymnasium.wrappers import FrameStackObservation
 from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, game_of
+from penstock.envs.group import Group, LanesAlone
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
-from penstock.envs.seats import SeatLanes
+from penstock.envs.seats import Games
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
@@ -37,10 +38,12 @@ class Probed(NamedTuple):
     frame_skip: int
     """Simulator frames per step."""
     agents: tuple[str, ...] = ()
-    """Names of its agents; empty where it has one."""
+    """Names of the agents; empty where it has one."""
+    mask_is_in_info: bool = False
+    """Its infos hold a mask of legal actions."""
 
 
-def make_lanes(
+def make_group(
     spec: EnvSpec,
     num_envs: int,
     *,
@@ -49,8 +52,8 @@ def make_lanes(
     worker_index: int = 0,
     incarnation: int = 0,
     num_threads: int = 1,
-) -> Lanes:
-    """Make ``num_envs`` environments that step together: a lane of each, or one of each agent in each.
+) -> Group:
+    """Make ``num_envs`` environments that step together.
 
     Parameters
     ----------
@@ -75,14 +78,20 @@ def make_lanes(
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: use at least 1")
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
-    group = _Group(spec, worker_index, first_lane, seeds, num_threads)
+    order = _Order(spec, worker_index, first_lane, seeds, num_threads)
     try:
-        return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](group)
+        return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
     except BaseException:
-        for env in group.made:
+        for env in order.made:
             with contextlib.suppress(Exception):
                 env.close()
         raise
+
+
+def make_lanes(spec: EnvSpec, num_envs: int, **given: Any) -> Lanes:
+    """Make the lanes of environments in which one policy acts; parameters and errors are those of `make_group`."""
+    (lanes,) = make_group(spec, num_envs, **given).lanes
+    return lanes
 
 
 def make_env(
@@ -104,19 +113,39 @@ def make_env(
 
 
 def probe(spec: EnvSpec) -> Probed:
-    """Find out what an environment is, by making one and closing it.
+    """Find out what an environment is in which one policy acts, as `probe_all` does."""
+    (found,) = probe_all(spec)
+    return found
+
+
+def probe_all(spec: EnvSpec) -> list[Probed]:
+    """Find out what an environment is to each policy that acts in it, by making one and closing it.
 
     If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
     """
-    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
-    if lanes.action.choices and lanes.observation.mask is None:
+    group = make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
+    if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
         # What is wrong with a reset is for those to tell who go on from it.
         with contextlib.suppress(EnvironmentFailure):
-            lanes.reset()
-    lanes.close()
-    if lanes.mask_was_in_info:
-        return probe(dataclasses.replace(spec, mask_is_in_info=True))
-    return Probed(lanes.observation, lanes.action, lanes.frame_skip, lanes.agents)
+            group.reset()
+    group.close()
+    if any(lanes.mask_was_in_info for lanes in group.lanes):
+        return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
+    return [
+        Probed(lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info)
+        for lanes in group.lanes
+    ]
+
+
+def agents_of(spec: EnvSpec) -> tuple[str, ...]:
+    """Return the names of an environment's agents, by making one and closing it; nothing where it has one agent."""
+    if spec.kind in ("atari", "envpool") or spec.vectorize == "vector":
+        return ()
+    order = _Order(spec, OUTSIDE, PROBED_LANE, [lane_seed(0, PROBED_LANE, 0)], 1)
+    source, kwargs = order.unpack()
+    env = order.make(None, partial(_single_env, source, kwargs, order.values(0)))
+    env.close()
+    return env.agents if isinstance(env, Game) else ()
 
 
 def lane_seed(seed: int, lane: int, incarnation: int) -> int:
@@ -125,7 +154,7 @@ def lane_seed(seed: int, lane: int, incarnation: int) -> int:
 
 
 @dataclass
-class _Group:
+class _Order:
     """Lanes to be made, and the environments made for them so far."""
 
     spec: EnvSpec
@@ -149,67 +178,68 @@ class _Group:
         return {"worker_index": self.worker_index, "lane": lane, "seed": self.seeds[index]}
 
 
-def _atari_lanes(group: _Group) -> Lanes:
+def _atari_lanes(order: _Order) -> Group:
     from penstock.envs.atari import make_atari
 
-    _, arguments = group.unpack()
-    env = group.make(None, lambda: make_atari(arguments, len(group.seeds), group.num_threads))
+    _, arguments = order.unpack()
+    env = order.make(None, lambda: make_atari(arguments, len(order.seeds), order.num_threads))
     lanes = VectorLanes(
-        env, np.array(group.seeds), name=group.spec.name, first_lane=group.first_lane,
+        env, np.array(order.seeds), name=order.spec.name, first_lane=order.first_lane,
         frame_skip=arguments["frameskip"],
     )  # fmt: skip
     return _stacked(lanes, arguments["stack_num"] > 1)
 
 
-def _pool_lanes(group: _Group) -> Lanes:
+def _pool_lanes(order: _Order) -> Group:
     from penstock.envs.envpool import make_pool
 
-    _, arguments = group.unpack()
-    env = group.make(None, lambda: make_pool(arguments, group.seeds, group.num_threads))
+    _, arguments = order.unpack()
+    env = order.make(None, lambda: make_pool(arguments, order.seeds, order.num_threads))
     lanes = VectorLanes(
-        env, None, name=group.spec.name, first_lane=group.first_lane, frame_skip=env.config.get("frame_skip", 1),
-        mask_is_in_info=group.spec.mask_is_in_info,
+        env, None, name=order.spec.name, first_lane=order.first_lane, frame_skip=env.config.get("frame_skip", 1),
+        mask_is_in_info=order.spec.mask_is_in_info,
     )  # fmt: skip
     return _stacked(lanes, env.config.get("stack_num", 1) > 1)
 
 
-def _vector_lanes(group: _Group) -> Lanes:
-    source, kwargs = group.unpack()
-    env = group.make(None, lambda: _vector_env(source, kwargs, {**group.values(0), "num_envs": len(group.seeds)}))
-    return VectorLanes(
-        env, _vector_seed(env, group.seeds), name=group.spec.name, first_lane=group.first_lane,
-        mask_is_in_info=group.spec.mask_is_in_info,
+def _vector_lanes(order: _Order) -> Group:
+    source, kwargs = order.unpack()
+    env = order.make(None, lambda: _vector_env(source, kwargs, {**order.values(0), "num_envs": len(order.seeds)}))
+    lanes = VectorLanes(
+        env, _vector_seed(env, order.seeds), name=order.spec.name, first_lane=order.first_lane,
+        mask_is_in_info=order.spec.mask_is_in_info,
     )  # fmt: skip
+    return LanesAlone(lanes)
 
 
-def _single_lanes(group: _Group) -> Lanes:
-    source, kwargs = group.unpack()
+def _single_lanes(order: _Order) -> Group:
+    source, kwargs = order.unpack()
     envs = [
-        group.make(group.values(index)["lane"], partial(_single_env, source, kwargs, group.values(index)))
-        for index in range(len(group.seeds))
+        order.make(order.values(index)["lane"], partial(_single_env, source, kwargs, order.values(index)))
+        for index in range(len(order.seeds))
     ]
     if isinstance(envs[0], Game):
-        return SeatLanes(
-            envs, group.seeds, name=group.spec.name, first_lane=group.first_lane, team_reward=group.spec.team_reward,
-            mask_is_in_info=group.spec.mask_is_in_info,
+        return Games(
+            envs, order.seeds, name=order.spec.name, teams=order.spec.teams, team_reward=order.spec.team_reward,
+            first_lane=order.first_lane, mask_is_in_info=order.spec.mask_is_in_info,
         )  # fmt: skip
     lanes = SingleLanes(
-        envs, group.seeds, name=group.spec.name, first_lane=group.first_lane,
-        mask_is_in_info=group.spec.mask_is_in_info,
+        envs, order.seeds, name=order.spec.name, first_lane=order.first_lane,
+        mask_is_in_info=order.spec.mask_is_in_info,
     )  # fmt: skip
     return _stacked(lanes, isinstance(envs[0], FrameStackObservation))
 
 
-_MAKERS: dict[str, Callable[[_Group], Lanes]] = {
+_MAKERS: dict[str, Callable[[_Order], Group]] = {
     "atari": _atari_lanes, "envpool": _pool_lanes, "vector": _vector_lanes, "make": _single_lanes,
 }  # fmt: skip
 
 
-def _stacked(lanes: Lanes, is_stacked: bool) -> Lanes:
+def _stacked(lanes: Lanes, is_stacked: bool) -> Group:
     # Rows of bytes are no stacks, whatever lies in them.
     is_stacked = is_stacked and not lanes.observation.parts
     lanes.observation = dataclasses.replace(lanes.observation, is_stacked=is_stacked)
-    return lanes
+    return LanesAlone(lanes)
 
 
 def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env | Game:

@@ -1,4 +1,4 @@
-"""Lanes of games: every seat, the place of one agent in one environment, is a lane."""
+"""Lanes of games: every seat, the place of one agent in one environment, is a lane of its agent's policy."""
 
 from __future__ import annotations
 
@@ -13,38 +13,47 @@ from penstock.envs.episodes import SUCCESS
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Ending, Game, GameError, Turn
 from penstock.envs.goals import GoalRules
+from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
 from penstock.envs.masks import MASK
 from penstock.envs.observations import BadObservationError, observation_writer
+from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 
 TeamReward = Literal["own", "mean", "sum"]
 
 
-class SeatLanes(Lanes):
-    """The seats of some games, each a lane: those of the first game come first, in the order of its agents.
+class Games(Group):
+    """Games that step together, and the seats of each team, which are the lanes of one policy.
 
-    A row is one decision of an agent, not one step of the game. A transition is complete when its agent is asked again
-    or its episode is over; its reward is the sum of all that the agent got since it acted. An agent waits without rows
-    while others act, and after its end until its game is over. A game that is over is reset at once.
+    A game that is over is reset at once.
 
     Parameters
     ----------
     games
-        Games of the same agents, whose spaces are all alike.
+        Games of the same agents.
     seeds
         Of their first resets.
+    name
+        Name of the environment, for messages.
+    teams
+        Names of each team's agents; empty: all are one team.
     team_reward
-        "own": each agent's reward is its own; "mean", "sum": that of all agents of its game.
-    name, first_lane
-        As for `Lanes`.
+        "own": each agent's reward is its own; "mean", "sum": that of all agents of its team.
+    first_lane
+        Number of the first game's first seat among all seats of the run, for messages.
     mask_is_in_info
         Every info holds a mask of legal actions.
+
+    Attributes
+    ----------
+    agents
+        Names of all agents, in the order of their seats.
 
     Raises
     ------
     UnsupportedSpaceError
-        The agents' spaces have no column layout, or differ.
+        A team's spaces have no column layout, or differ.
     """
 
     def __init__(
@@ -53,22 +62,136 @@ class SeatLanes(Lanes):
         seeds: Sequence[int],
         *,
         name: str,
+        teams: Sequence[Sequence[str]] = (),
         team_reward: TeamReward = "own",
         first_lane: int = 0,
         mask_is_in_info: bool = False,
     ) -> None:
-        agents = games[0].agents
-        super().__init__(
-            len(games) * len(agents), *_specs_of(games[0], mask_is_in_info), name=name, first_lane=first_lane
-        )
-        self.agents = agents
+        self._games = list(games)
+        self._seeds: list[int | None] = list(seeds)
+        self.name = name
+        self._first_lane = first_lane
+        self.agents = games[0].agents
+        self._steps = 0
+        seats = {agent: seat for seat, agent in enumerate(self.agents)}
+        self._teams = [
+            SeatLanes(
+                self, [seats[agent] for agent in team], len(games), *_specs_of(games[0], team, mask_is_in_info),
+                team_reward=team_reward,
+            )
+            for team in teams or [self.agents]
+        ]  # fmt: skip
+        super().__init__(self._teams)
+
+    def reset(self) -> None:
+        for team in self._teams:
+            team.restart()
+        for number in range(len(self._games)):
+            self._reset_game(number)
+
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        for team, chosen in zip(self._teams, actions, strict=True):
+            team.choose(chosen)
+        self._steps += 1
+        for number, game in enumerate(self._games):
+            given: dict[int, Any] = {}
+            for team in self._teams:
+                given |= team.actions_of(number, game.is_simultaneous)
+            turn = self._call("step", number, partial(game.step, given))
+            self._take(number, turn)
+            if turn.is_over:
+                self._reset_game(number)
+        for team in self._teams:
+            team.settle()
+
+    def close(self) -> None:
+        games, self._games = self._games, []
+        failure = None
+        for number, game in enumerate(games):
+            try:
+                game.close()
+            except Exception as error:
+                failure = failure or self.failure("close", number, 0, error)
+        if failure is not None:
+            raise failure
+
+    def failure(
+        self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
+    ) -> EnvironmentFailure:
+        """What a game did that it must not: its number, the seat, and if wanted the name of the agent."""
+        if named and seat is not None:
+            problem = f"{problem} (agent {self.agents[seat]!r})"
+        place = number * len(self.agents) + (seat or 0)
+        return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
+
+    def _take(self, number: int, turn: Turn) -> None:
+        for team in self._teams:
+            team.take(number, turn, is_simultaneous=self._games[number].is_simultaneous)
+
+    def _reset_game(self, number: int) -> None:
+        for team in self._teams:
+            team.end_game(number)
+        seed, self._seeds[number] = self._seeds[number], None
+        turn = self._call("reset", number, partial(self._games[number].reset, seed))
+        if not turn.asked:
+            raise self.failure("reset", number, None, "expected an agent that is to act after reset(), found none")
+        self._take(number, turn)
+
+    def _call(self, phase: str, number: int, call: Callable[[], Turn]) -> Turn:
+        """Let a game take its turn."""
+        try:
+            return call()
+        except EnvironmentFailure:
+            raise
+        except GameError as error:
+            raise self.failure(phase, number, error.seat, error.problem, named=True) from error
+        except (Exception, SystemExit) as error:
+            raise self.failure(phase, number, None, error) from error
+
+
+class SeatLanes(Lanes):
+    """The seats of one team, each a lane: those of the first game come first, in the order of the team's agents.
+
+    A row is one decision of an agent, not one step of the game. A transition is complete when its agent is asked again
+    or its episode is over; its reward is the sum of all that the agent got since it acted. An agent waits without rows
+    while others act, and after its end until its game is over.
+
+    Parameters
+    ----------
+    games
+        The games.
+    seats
+        The team's seats in each of them.
+    num_games
+        How many games there are.
+    observation, action
+        What each agent of the team shows and takes.
+    team_reward
+        As for `Games`.
+    """
+
+    def __init__(
+        self,
+        games: Games,
+        seats: Sequence[int],
+        num_games: int,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        *,
+        team_reward: TeamReward = "own",
+    ) -> None:
+        super().__init__(num_games * len(seats), observation, action, name=games.name)
+        self.agents = tuple(games.agents[seat] for seat in seats)
         self.asked = np.zeros(self.num_lanes, np.bool_)
         self.moved = np.zeros(self.num_lanes, np.bool_)
         self.pending = np.zeros(self.num_lanes, np.bool_)
-        self._games = list(games)
-        self._seeds: list[int | None] = list(seeds)
+        self._all = games
+        self._seats = list(seats)
         self._team_reward = team_reward
+        self._chosen: list[Any] = []
+        self._acts = np.zeros(self.num_lanes, np.bool_)  # in this step
         self._gathered = np.zeros(self.num_lanes, np.float64)  # since each lane acted
+        self._earned = np.zeros(self.num_lanes, np.float64)  # by the transitions that this step completed
         self._unearned = np.zeros(self.num_lanes, np.float64)  # before the first action of an episode that has begun
         self._lives = np.zeros(self.num_lanes, np.bool_)  # the lane's episode has begun, and is not over
         self._played = np.zeros(self.num_lanes, np.bool_)  # it has begun in the running game
@@ -79,48 +202,11 @@ class SeatLanes(Lanes):
         self._writer = observation_writer(self.observation)
 
     def reset(self) -> None:
-        self._begin()
-        for array in (self.asked, self.moved, self.pending, self._lives, self._played):
-            array.fill(False)
-        self._gathered.fill(0.0)
-        self._unearned.fill(0.0)
-        for number in range(len(self._games)):
-            self._reset_game(number)
-        self.reward.fill(0.0)
+        self._all.reset()
 
     def step(self, actions: np.ndarray) -> None:
-        chosen = self._decode.each(actions)
-        if len(chosen) != self.num_lanes or not self._lives.any():
-            raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {len(chosen)} actions")
-        self._steps += 1
-        for array in (self.moved, self.valid, self.terminated, self.truncated):
-            array.fill(False)
-        self._endings.clear()
-        self.pending |= self.asked
-        asked = self.asked.copy()
-        self.asked.fill(False)
-        reward = np.zeros(self.num_lanes, np.float64)
-        for number, game in enumerate(self._games):
-            seats = self._seats(number)
-            given = {
-                lane - seats.start: chosen[lane] if asked[lane] else self._idle_action
-                for lane in seats
-                if asked[lane] or game.is_simultaneous
-            }
-            turn = self._call("step", number, partial(game.step, given))
-            self._take(number, turn, reward)
-            if turn.is_over:
-                self._reset_game(number)
-        self.finals = np.array(
-            [lane for lane in self._endings if self.truncated[lane] and self.moved[lane]], np.int64
-        )
-        self._settle_reward(reward)
-        for lane in self._unearned.nonzero()[0].tolist():
-            self._episodes.grant(lane, self._unearned[lane])
-        self._unearned.fill(0.0)
-        for lane, ending in self._endings.items():
-            if SUCCESS in ending.info:
-                self._episodes.tell_success(lane, ending.info[SUCCESS])
+        """Step the games, all of whose agents are of this team."""
+        self._all.step([actions])
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
         """Copy the observations of those lanes that are asked; the rows of others stay as they are."""
@@ -137,85 +223,118 @@ class SeatLanes(Lanes):
         raise ValueError(f"expected environments of one agent, found {self.name} of {len(self.agents)} agents")
 
     def close(self) -> None:
-        games, self._games = self._games, []
-        failure = None
-        for number, game in enumerate(games):
-            try:
-                game.close()
-            except Exception as error:
-                failure = failure or self._failure("close", number * len(self.agents), error)
-        if failure is not None:
-            raise failure
+        self._all.close()
 
-    def _seats(self, number: int) -> range:
-        """Lanes of a game."""
-        return range(number * len(self.agents), (number + 1) * len(self.agents))
+    # -- what the games tell -----------------------------------------------------------------------------------------
 
-    def _reset_game(self, number: int) -> None:
-        seats = self._seats(number)
-        for lane in seats:
-            if self._lives[lane]:
-                problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
-                raise self._failure("step", lane, problem + self._named(lane))
-            if self._steps and not self._played[lane]:
-                self._episodes.skip(lane)
-            self._played[lane] = False
-        seed, self._seeds[number] = self._seeds[number], None
-        turn = self._call("reset", number, partial(self._games[number].reset, seed))
-        if not turn.asked:
-            raise self._failure("reset", seats.start, "expected an agent that is to act after reset(), found none")
-        self._take(number, turn, np.zeros(self.num_lanes))
+    def restart(self) -> None:
+        """Forget everything: all games are about to be reset."""
+        self._begin()
+        for array in (self.asked, self.moved, self.pending, self._lives, self._played):
+            array.fill(False)
+        for rewards in (self._gathered, self._earned, self._unearned):
+            rewards.fill(0.0)
 
-    def _take(self, number: int, turn: Turn, reward: np.ndarray) -> None:
-        """Take what a turn of a game has brought; `reward`, float64 ``[N]``, gets what completed transitions brought.
+    def choose(self, actions: np.ndarray) -> None:
+        """Take the policy's actions, of all lanes: those of lanes that were not asked are ignored."""
+        self._chosen = self._decode.each(actions)
+        if len(self._chosen) != self.num_lanes:
+            raise ValueError(f"expected actions for {self.num_lanes} lanes, found {len(self._chosen)}")
+        self._steps += 1
+        for array in (self.moved, self.valid, self.terminated, self.truncated):
+            array.fill(False)
+        self._earned.fill(0.0)
+        self._endings.clear()
+        self.pending |= self.asked
+        self._acts[:] = self.asked
+        self.asked.fill(False)
+
+    def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
+        """What the team does in a game, by seat; where agents are simultaneous, who was not asked does anything."""
+        return {
+            seat: self._chosen[lane] if self._acts[lane] else self._idle_action
+            for lane, seat in self._lanes_of(number)
+            if self._acts[lane] or is_simultaneous
+        }
+
+    def take(self, number: int, turn: Turn, *, is_simultaneous: bool) -> None:
+        """Take what a turn of a game has brought.
 
         What an agent got before it acted at all counts in its episode's return alone.
         """
-        first = self._seats(number).start
-        self._gather(first, turn)
-        for seat, ending in turn.ended.items():
-            lane = first + seat
-            if self.pending[lane]:
-                reward[lane] = self._gathered[lane]
-            else:
-                self._episodes.grant(lane, self._gathered[lane])
-            self._gathered[lane] = 0.0
-            self.moved[lane] = self.valid[lane] = self.pending[lane]
-            self.pending[lane] = self._lives[lane] = False
-            self.terminated[lane] = ending.terminated
-            self.truncated[lane] = ending.truncated and not ending.terminated
-            self._endings[lane] = ending
-            self._played[lane] = True
-            self._collect("step", lane, ending.info)
-        for seat, (observation, info) in turn.asked.items():
-            lane = first + seat
-            phase: Literal["reset", "step"] = "step" if self._lives[lane] else "reset"
-            self._collect(phase, lane, info)
-            if self._games[number].is_simultaneous and self._offers_nothing(observation, info):
-                continue
-            if self.pending[lane]:
-                self.moved[lane] = self.valid[lane] = True
-                self.pending[lane] = False
-                reward[lane], self._gathered[lane] = self._gathered[lane], 0.0
-            elif not self._lives[lane]:
-                self._unearned[lane], self._gathered[lane] = self._gathered[lane], 0.0
-            self.first[lane] = not self._lives[lane]
-            self.asked[lane] = self._lives[lane] = self._played[lane] = True
-            self._shown[lane] = self._observation(phase, lane, observation, info)
+        self._gather(number, turn)
+        for lane, seat in self._lanes_of(number):
+            if seat in turn.ended:
+                self._end(lane, turn.ended[seat])
+            if seat in turn.asked:
+                self._ask(lane, *turn.asked[seat], is_simultaneous=is_simultaneous)
 
-    def _gather(self, first: int, turn: Turn) -> None:
-        rewards = turn.rewards
-        if self._team_reward != "own" and rewards:
-            total = sum(rewards.values())
-            share = total if self._team_reward == "sum" else total / len(self.agents)
-            alive = [seat for seat in range(len(self.agents)) if self._lives[first + seat]]
-            rewards = dict.fromkeys(alive, share)
-        for seat, value in rewards.items():
-            try:
-                self._gathered[first + seat] += value
-            except (TypeError, ValueError) as error:
-                problem = f"expected a single number as reward of {self.agents[seat]!r}, found {value!r}"
-                raise self._failure("step", first + seat, problem) from error
+    def end_game(self, number: int) -> None:
+        """A game is over, or was never begun."""
+        for lane, seat in self._lanes_of(number):
+            if self._lives[lane]:
+                problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
+                raise self._all.failure("step", number, seat, problem, named=True)
+            if self._steps and not self._played[lane]:
+                self._episodes.skip(lane)
+            self._played[lane] = False
+
+    def settle(self) -> None:
+        """All games have taken their turn."""
+        self.finals = np.array([lane for lane in self._endings if self.truncated[lane] and self.moved[lane]], np.int64)
+        self._settle_reward(self._earned)
+        for lane in self._unearned.nonzero()[0].tolist():
+            self._episodes.grant(lane, self._unearned[lane])
+        self._unearned.fill(0.0)
+        for lane, ending in self._endings.items():
+            if SUCCESS in ending.info:
+                self._episodes.tell_success(lane, ending.info[SUCCESS])
+
+    def _lanes_of(self, number: int) -> list[tuple[int, int]]:
+        """The lanes of a game, and their seats in it."""
+        return list(enumerate(self._seats, number * len(self._seats)))
+
+    def _end(self, lane: int, ending: Ending) -> None:
+        if self.pending[lane]:
+            self._earned[lane] = self._gathered[lane]
+        else:
+            self._episodes.grant(lane, self._gathered[lane])
+        self._gathered[lane] = 0.0
+        self.moved[lane] = self.valid[lane] = self.pending[lane]
+        self.pending[lane] = self._lives[lane] = False
+        self.terminated[lane] = ending.terminated
+        self.truncated[lane] = ending.truncated and not ending.terminated
+        self._endings[lane] = ending
+        self._played[lane] = True
+        self._collect("step", lane, ending.info)
+
+    def _ask(self, lane: int, observation: Any, info: Mapping[str, Any], *, is_simultaneous: bool) -> None:
+        phase = "step" if self._lives[lane] else "reset"
+        self._collect(phase, lane, info)
+        if is_simultaneous and self._offers_nothing(observation, info):
+            return
+        if self.pending[lane]:
+            self.moved[lane] = self.valid[lane] = True
+            self.pending[lane] = False
+            self._earned[lane], self._gathered[lane] = self._gathered[lane], 0.0
+        elif not self._lives[lane]:
+            self._unearned[lane], self._gathered[lane] = self._gathered[lane], 0.0
+        self.first[lane] = not self._lives[lane]
+        self.asked[lane] = self._lives[lane] = self._played[lane] = True
+        self._shown[lane] = self._observation(phase, lane, observation, info)
+
+    def _gather(self, number: int, turn: Turn) -> None:
+        rewards = {lane: turn.rewards[seat] for lane, seat in self._lanes_of(number) if seat in turn.rewards}
+        try:
+            if self._team_reward != "own" and rewards:
+                total = sum(rewards.values())
+                share = total if self._team_reward == "sum" else total / len(self._seats)
+                rewards = {lane: share for lane, _ in self._lanes_of(number) if self._lives[lane]}
+            for lane, value in rewards.items():
+                self._gathered[lane] += value
+        except (TypeError, ValueError) as error:
+            problem = f"expected a single number as reward of each agent, found {rewards}"
+            raise self._all.failure("step", number, None, problem) from error
 
     def _offers_nothing(self, observation: Any, info: Mapping[str, Any]) -> bool:
         """Whether a mask leaves an agent no action: it only waits."""
@@ -240,14 +359,13 @@ class SeatLanes(Lanes):
         try:
             self._writer.write_each(column, rows, shown)
         except BadObservationError as bad:
-            lane = None if bad.index is None else int(lanes[bad.index])
-            raise self._failure(phase, lane, bad.problem + self._named(lane)) from bad
+            raise self._failure(phase, None if bad.index is None else int(lanes[bad.index]), bad.problem) from bad
         self._settle_masks(column, rows, np.full(len(rows), is_final), lanes)
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
         """Take the numbers that an info reports, and note whether it holds a mask."""
         if not isinstance(info, Mapping):
-            raise self._failure(phase, lane, f"{phase}() must return a dict as info{self._named(lane)}, found {info!r}")
+            raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {info!r}")
         if "metrics" in info:
             self._metrics.add(info["metrics"])
         if info.get(MASK) is not None:
@@ -256,32 +374,18 @@ class SeatLanes(Lanes):
             else:
                 self._require_known_mask(lane)
 
-    def _call(self, phase: str, number: int, call: Callable[[], Turn]) -> Turn:
-        """Let a game take its turn."""
-        first = self._seats(number).start
-        try:
-            return call()
-        except EnvironmentFailure:
-            raise
-        except GameError as error:
-            lane = first + (error.seat or 0)
-            named = "" if error.seat is None else self._named(lane)
-            raise self._failure(phase, lane, error.problem + named) from error
-        except (Exception, SystemExit) as error:
-            raise self._failure(phase, first, error) from error
-
-    def _named(self, lane: int | None) -> str:
-        """Whose lane it is."""
-        return "" if lane is None else f" (agent {self.agents[lane % len(self.agents)]!r})"
+    def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
+        number, place = divmod(lane or 0, len(self._seats))
+        return self._all.failure(phase, number, None if lane is None else self._seats[place], problem, named=True)
 
 
-def _specs_of(game: Game, mask_is_in_info: bool) -> tuple[Any, Any]:
-    """What each agent shows and takes; they are all alike."""
-    found = [environment_specs(*game.spaces(seat), mask_is_in_info) for seat in range(len(game.agents))]
-    for agent, specs in zip(game.agents, found, strict=True):
+def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[ObservationSpec, ActionSpec]:
+    """What each agent of a team shows and takes; they are all alike."""
+    found = [environment_specs(*game.spaces(game.agents.index(agent)), mask_is_in_info) for agent in team]
+    for agent, specs in zip(team, found, strict=True):
         if specs != found[0]:
             raise UnsupportedSpaceError(
-                f"agents of one policy need the same spaces: {game.agents[0]!r} has {found[0][0]} and {found[0][1]}, "
-                f"{agent!r} has {specs[0]} and {specs[1]}"
+                f"agents of one policy need the same spaces: {team[0]!r} has {found[0][0]} and {found[0][1]}, "
+                f"{agent!r} has {specs[0]} and {specs[1]}; give them policies of their own"
             )
     return found[0]

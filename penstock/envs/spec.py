@@ -43,10 +43,10 @@ class EnvSpec:
         With it travels what is registered here, which an environment that is not Gymnasium's own may make.
     mask_is_in_info
         Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
-    agents
-        Names of its agents, of which each is a lane: `penstock.envs.probe` finds out. Empty where it has one agent.
+    teams
+        Names of the agents that each policy plays: of each is a lane. Empty where it has one agent.
     team_reward
-        What each agent is rewarded with, see `SeatLanes`.
+        What each agent is rewarded with, see `Games`.
     """
 
     name: str
@@ -54,13 +54,13 @@ class EnvSpec:
     vectorize: Vectorize
     payload: bytes = dataclasses.field(repr=False)
     mask_is_in_info: bool = False
-    agents: tuple[str, ...] = ()
+    teams: tuple[tuple[str, ...], ...] = ()
     team_reward: Literal["own", "mean", "sum"] = "own"
 
     @property
     def seats(self) -> int:
-        """Lanes of each environment."""
-        return max(1, len(self.agents))
+        """Lanes of each environment, of all policies together."""
+        return sum(map(len, self.teams)) or 1
 
     @classmethod
     def resolve(

@@ -41,7 +41,7 @@ class Contribution(IntEnum):
 
 
 class ExperienceArena:
-    """Everything that the roles share.
+    """Everything that the roles share of one policy.
 
     Parameters
     ----------
@@ -49,9 +49,19 @@ class ExperienceArena:
         The run's numbers.
     arena
         The mapped memory, laid out by a process that called `create`.
+    fresh
+        Lay it out.
+    begin
+        Where it begins in the mapped memory.
+    first
+        The arena of the run's first policy, whose rollout workers' bells are those of all; None: it is this.
 
     Attributes
     ----------
+    policy
+        Number of the policy.
+    policies : tuple of ExperienceArena
+        Of the run's first policy: the arenas of all of them, this first.
     columns : dict of str to ndarray
         ``[num_slots * (T + 1), ...]``: obs, first, reward, terminated, truncated and valid are written by the rollout
         worker that owns the slot; action, log_prob, version and the algorithm's records by whoever infers for it.
@@ -80,10 +90,18 @@ class ExperienceArena:
         What the groups of lanes ask of whoever infers for them.
     """
 
-    def __init__(self, shape: RunShape, arena: Arena, *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        shape: RunShape,
+        arena: Arena,
+        *,
+        fresh: bool = False,
+        begin: int = 0,
+        first: ExperienceArena | None = None,
+    ) -> None:
         self.shape = shape
         self.arena = arena
-        regions = shape.regions()
+        regions = shape.regions(begin)
 
         def array(name: str) -> np.ndarray:
             region = regions[name]
@@ -94,7 +112,8 @@ class ExperienceArena:
 
         self.columns = {column.name: array(column.name) for column in shape.step_columns()}
         self.control = array("control")[:, 0]
-        self.gauges = array("gauges")
+        self.policy = 0 if first is None else len(first.policies)
+        self.gauges: np.ndarray = array("gauges") if first is None else first.gauges
         self.shared_weights = array("shared_weights")
         self.square_averages = array("square_averages")
         self.contributions = array("contributions")
@@ -121,8 +140,15 @@ class ExperienceArena:
         self.policy_bell = bell(arena, offset("policy_bell"))
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
         self.redistributor_bell = bell(arena, offset("redistributor_bell"))
-        self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
+        if first is None:
+            self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
+        else:
+            self.rollout_bells = first.rollout_bells
         self.requests = Requests(shape, array, self.policy_bell, self.rollout_bells)
+        self.policies: tuple[ExperienceArena, ...] = (self,)
+        for other in shape.others:
+            begin += self.policies[-1].shape.nbytes()
+            self.policies += (ExperienceArena(other, arena, fresh=fresh, begin=begin, first=self),)
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:
@@ -133,12 +159,14 @@ class ExperienceArena:
         MemoryError
             There is too little room; the message shows the arithmetic.
         """
-        nbytes = shape.nbytes()
+        shapes = (shape, *shape.others)
+        nbytes = sum(each.nbytes() for each in shapes)
         largest = sorted(shape.regions().values(), key=lambda region: -region.nbytes)[:3]
         parts = ", ".join(f"{region.name} {region.nbytes / 2**20:.1f} MiB" for region in largest)
+        what = "the experience arena" if len(shapes) == 1 else f"experience arenas of {len(shapes)} policies, the first"
         require_memory(
             nbytes,
-            f"the experience arena ({shape.num_slots} slots of {shape.rows_per_slot} rows for {shape.num_lanes} lanes: "
+            f"{what} ({shape.num_slots} slots of {shape.rows_per_slot} rows for {shape.num_lanes} lanes: "
             f"{parts}); use fewer lanes, or a smaller segment_length or batch_size",
         )
         return cls(shape, Arena.create(nbytes), fresh=True)
@@ -149,16 +177,20 @@ class ExperienceArena:
         return cls(shape, Arena.attach(fd))
 
     def gauges_of(self, role: str) -> np.ndarray:
-        """Gauges of a role, by its name, float64 ``[32]``: the role's clock alone writes them."""
-        row: np.ndarray = self.gauges[self.shape.gauge_row(role)]
+        """Gauges of a role, by its name, float64 ``[32]``: the role's clock alone writes them.
+
+        The first policy's arena holds those of all policies' roles.
+        """
+        row: np.ndarray = self.gauges[self.shape.gauge_row(role, self.policy)]
         return row
 
     def ring_all(self) -> None:
-        """Wake every role that sleeps on a doorbell."""
-        self.learner_bell.ring()
-        self.policy_bell.ring()
-        self.evaluator_bell.ring()
-        self.redistributor_bell.ring()
+        """Wake every role that sleeps on a doorbell; of the first policy's arena, those of all policies."""
+        for arena in self.policies:
+            arena.learner_bell.ring()
+            arena.policy_bell.ring()
+            arena.evaluator_bell.ring()
+            arena.redistributor_bell.ring()
         self.ring_rollout_workers()
 
     def ring_rollout_workers(self) -> None:

@@ -27,7 +27,7 @@ class RoleKind(StrEnum):
 
 
 SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)
-"""A run has one of each, or none."""
+"""A policy has one of each, or none; its number is that of the policy, such as in "learner-1"."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class RunShape:
     shared_nbytes
         Size of the parameters that rollout workers train together, where they do; else 0.
     num_agents
-        Lanes of each environment: its agents.
+        Lanes of each environment: its agents, as far as they are of this policy.
+    others
+        The shapes of a run's other policies, whose arenas lie behind this one.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     """
@@ -94,6 +96,7 @@ class RunShape:
     shared_nbytes: int = 0
     redistribution_nbytes: int = 0
     num_agents: int = 1
+    others: tuple[RunShape, ...] = ()
 
     @property
     def num_lanes(self) -> int:
@@ -130,11 +133,16 @@ class RunShape:
         """T + 1."""
         return self.segment_length + 1
 
-    def gauge_row(self, role: str) -> int:
-        """Row of the gauges that belongs to a role, by its name, such as "rollout-0" or "learner"."""
+    def gauge_row(self, role: str, policy: int = 0) -> int:
+        """Row of the gauges that belongs to a role, by its name, such as "rollout-0", "learner-1" or "learner".
+
+        Where the name of a single role has no number, it is that of `policy`.
+        """
         kind, _, number = role.partition("-")
-        kind = RoleKind(kind)
-        return int(number) if kind is RoleKind.ROLLOUT else self.num_workers + SINGLE_ROLES.index(kind)
+        kind, of = RoleKind(kind), int(number) if number else policy
+        return of if kind is RoleKind.ROLLOUT else (
+            self.num_workers + of * len(SINGLE_ROLES) + SINGLE_ROLES.index(kind)
+        )
 
     def step_columns(self) -> tuple[Column, ...]:
         """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
@@ -151,17 +159,16 @@ class RunShape:
             *self.records,
         )
 
-    def regions(self) -> dict[str, Region]:
-        """Every region of the arena by name, in the order in which they lie."""
-        return {region.name: region for region in self._lay_out()}
+    def regions(self, begin: int = 0) -> dict[str, Region]:
+        """Every region of an arena that begins there by name, in the order in which they lie."""
+        return {region.name: region for region in self._lay_out(begin)}
 
     def nbytes(self) -> int:
-        """Size of the arena."""
+        """Size of the arena, without those of other policies; a multiple of `ALIGNMENT`."""
         last = list(self.regions().values())[-1]
-        return last.offset + last.nbytes
+        return -(-(last.offset + last.nbytes) // ALIGNMENT) * ALIGNMENT
 
-    def _lay_out(self) -> Iterator[Region]:
-        offset = 0
+    def _lay_out(self, offset: int) -> Iterator[Region]:
         for name, shape, dtype, nbytes in self._wanted():
             yield Region(name, offset, nbytes, shape, dtype)
             offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
@@ -175,7 +182,7 @@ class RunShape:
 
         rows, size = self.num_slots * self.rows_per_slot, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
-        yield array("gauges", (self.num_workers + len(SINGLE_ROLES), 32), "float64")
+        yield array("gauges", (self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)), 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
         for name in ("learner_bell", "policy_bell", "evaluator_bell", "redistributor_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)

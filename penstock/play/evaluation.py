@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,9 @@ import torch
 from penstock.config import require
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.factories import OUTSIDE
+from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
-from penstock.envs.making import make_lanes
+from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.film import film
@@ -99,31 +100,28 @@ def lanes_for(episodes: int) -> int:
 
 
 class Player:
-    """A policy playing lanes of its own, outside of any arena.
+    """Policies playing environments of their own, outside of any arena.
 
     Parameters
     ----------
-    model
-        The policy's network.
-    lanes
-        What it plays.
+    models
+        The network of each policy.
+    group
+        What they play, with the lanes of each.
     deterministic
         Take the mode of the distribution, not a sample.
     seed
         Seeds the samples.
     """
 
-    def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
-        self._model = model
-        self._lanes = lanes
-        self._deterministic = deterministic
-        self._device = next(model.parameters()).device
-        self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
-        self._obs = np.empty((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
-        self._noise = NoiseStreams(
-            lanes.action.noise, lanes.action.noise_size,
-            range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
-        )  # fmt: skip
+    def __init__(
+        self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int
+    ) -> None:
+        self._group = group
+        self._parts = [
+            _Part(model, lanes, deterministic=deterministic, seed=seed + policy)
+            for policy, (model, lanes) in enumerate(zip(models, group.lanes, strict=True))
+        ]
 
     @torch.inference_mode()
     def play(
@@ -133,13 +131,14 @@ class Player:
         max_steps: float = math.inf,
         deadline: float = math.inf,
         on_step: Callable[[], object] = lambda: None,
-    ) -> Evaluation:
-        """Play from fresh resets, an equal number of episodes in every lane; of games, so many of every agent.
+    ) -> tuple[Evaluation, ...]:
+        """Play from fresh resets, an equal number of episodes in every lane; return what came of it for each policy.
 
         Parameters
         ----------
         episodes
-            How many in all, a multiple of the number of environments.
+            How many environments' episodes in all, a multiple of their number; where an environment has several
+            agents, each of them has so many.
         max_steps
             Steps after which an episode is given up; its lane plays no other.
         deadline
@@ -147,39 +146,79 @@ class Player:
         on_step
             Called after every step of the lanes.
         """
-        lanes = self._lanes
-        quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
-        played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
-        given_up: list[EpisodeRecord] = []
-        plays_on = np.full(lanes.num_lanes, True)
-        memory = self._model.initial_state(lanes.num_lanes)
-        lanes.reset()
-        lanes.take_episodes()
-        while plays_on.any():
-            lanes.write_observations(self._obs, self._rows)
-            obs, first = self._tensor(self._obs), self._tensor(lanes.first)
-            choice, memory_after = self._model.act(obs, first, memory)
-            memory = memory_after if lanes.asked.all() else self._where_asked(memory_after, memory)
-            action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
-            lanes.step(action.cpu().numpy())
+        self._group.reset()
+        for part in self._parts:
+            part.begin(episodes)
+        while any([part.plays_on for part in self._parts]):
+            self._group.step([part.act() for part in self._parts])
             on_step()
-            for episode in lanes.take_episodes():
-                lane = episode.lane
-                if plays_on[lane]:
-                    played[lane].append(episode)
-                    plays_on[lane] = len(played[lane]) < quota
             is_late = time.monotonic() >= deadline
-            too_long = plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
-            given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
-            plays_on &= ~too_long & (not is_late)
-        whole = [episode for lane in played for episode in lane]
-        counted = [episode for episode in whole if episode.length] or whole
-        _, returns, lengths, successes = zip(*counted, *given_up, strict=True)
-        return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+            for part in self._parts:
+                part.hear(max_steps, is_late=is_late)
+        return tuple(part.evaluation() for part in self._parts)
 
-    def _where_asked(self, memory: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """Memory of lanes that act, and as it was `before` of those that wait for their turn."""
-        return torch.where(self._tensor(self._lanes.asked)[:, None], memory, before)
+
+class _Part:
+    """One policy's part in what a `Player` plays."""
+
+    def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
+        self._model = model
+        self._lanes = lanes
+        self._deterministic = deterministic
+        self._device = next(model.parameters()).device
+        self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
+        self._obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+        self._noise = NoiseStreams(
+            lanes.action.noise, lanes.action.noise_size,
+            range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
+        )  # fmt: skip
+
+    def begin(self, episodes: int) -> None:
+        """Begin with lanes that were reset."""
+        lanes = self._lanes
+        self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
+        self._played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
+        self._given_up: list[EpisodeRecord] = []
+        self._plays_on = np.full(lanes.num_lanes, True)
+        self._memory = self._model.initial_state(lanes.num_lanes)
+        lanes.take_episodes()
+
+    @property
+    def plays_on(self) -> bool:
+        """Whether a lane has episodes to play."""
+        return bool(self._plays_on.any())
+
+    def act(self) -> np.ndarray:
+        """Choose actions; memory of lanes that wait for their turn stays as it is."""
+        lanes = self._lanes
+        lanes.write_observations(self._obs, self._rows)
+        obs, first = self._tensor(self._obs), self._tensor(lanes.first)
+        choice, memory = self._model.act(obs, first, self._memory)
+        if not lanes.asked.all():
+            memory = torch.where(self._tensor(lanes.asked)[:, None], memory, self._memory)
+        self._memory = memory
+        action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
+        return action.cpu().numpy()
+
+    def hear(self, max_steps: float, *, is_late: bool) -> None:
+        """Note what ended, and give up what goes on for too long."""
+        lanes = self._lanes
+        for episode in lanes.take_episodes():
+            lane = episode.lane
+            if self._plays_on[lane]:
+                self._played[lane].append(episode)
+                self._plays_on[lane] = len(self._played[lane]) < self._quota
+        too_long = self._plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+        self._given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
+        self._plays_on &= ~too_long & (not is_late)
+
+    def evaluation(self) -> Evaluation:
+        """What came of it; a game in which an agent had no part is none of its episodes."""
+        whole = [episode for lane in self._played for episode in lane]
+        whole = [episode for episode in whole if episode.length] or whole
+        counted = [*whole, *self._given_up] or [self._lanes.running_episode(0)]
+        _, returns, lengths, successes = zip(*counted, strict=True)
+        return Evaluation(returns, lengths, unfinished=len(self._given_up), successes=successes)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -195,13 +234,29 @@ def evaluate_model(
     max_steps: float = math.inf,
 ) -> Evaluation:
     """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
+    (evaluation,) = evaluate_models(
+        [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps
+    )
+    return evaluation
+
+
+def evaluate_models(
+    models: Sequence[PolicyNetwork],
+    env: EnvSpec,
+    *,
+    episodes: int,
+    deterministic: bool = True,
+    seed: int = 0,
+    max_steps: float = math.inf,
+) -> tuple[Evaluation, ...]:
+    """Do what `evaluate_model` does for the policies of an environment of several agents, which play together."""
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
-    lanes = make_lanes(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
+    group = make_group(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
     try:
-        return Player(model, lanes, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
+        return Player(models, group, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
     finally:
-        lanes.close()
+        group.close()
 
 
 def evaluate_run(

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.runs.lines import LinesLog
 
@@ -34,6 +35,7 @@ class EpisodesLog:
         returns: Sequence[float],
         lengths: Sequence[int],
         unfinished: int = 0,
+        policy: str = "",
     ) -> None:
         """Write a line per episode: ``{"steps", "seconds", "time", "version", "return", "length", "is_finished"}``.
 
@@ -47,8 +49,12 @@ class EpisodesLog:
             Of each episode.
         unfinished
             How many of them, the last ones, were given up.
+        policy
+            Name of the policy, where a run has several: "policy" of the line.
         """
-        about = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3), "version": version}
+        about: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
+        about["version"] = version
+        about |= {"policy": policy} if policy else {}
         is_finished = [number < len(returns) - unfinished for number in range(len(returns))]
         self._lines.write(
             {**about, "return": float(score), "length": int(length), "is_finished": finished}

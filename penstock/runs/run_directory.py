@@ -10,6 +10,7 @@
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, where they are saved
 ``redistributor/``     the predictor of returns, where rewards are redistributed
+``policies/<name>/``   checkpoints of each policy, where a run has several
 ``videos/``            films that ``penstock eval --video auto`` made
 ``log.txt``            what happened, with time stamps
 =====================  ====================================================================
@@ -22,7 +23,7 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +37,7 @@ from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
 
 CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoints", "replay", "videos"
-HARDWARE, REDISTRIBUTOR = "hardware.jsonl", "redistributor"
+HARDWARE, REDISTRIBUTOR, POLICIES = "hardware.jsonl", "redistributor", "policies"
 
 _RUNS = Path("runs")
 
@@ -71,7 +72,13 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], *, env_name: str, algorithm: str, config: Mapping[str, Any]
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        env_name: str,
+        algorithm: str,
+        config: Mapping[str, Any],
+        policies: Sequence[str] = (),
     ) -> RunDirectory:
         """Make a run directory and write its ``config.json``.
 
@@ -85,6 +92,8 @@ class RunDirectory:
             Name of the algorithm on the command line.
         config
             Settings as JSON values (``Config.to_json()``).
+        policies
+            Names of the policies, where there are several.
 
         Raises
         ------
@@ -105,8 +114,10 @@ class RunDirectory:
                     f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
                 )
             machine = this_machine() | _gpus(config)
-            info = {"env_name": env_name, "created": _now(created), **_command(), "machine": machine}
+            info: dict[str, Any] = {"env_name": env_name, "created": _now(created), **_command(), "machine": machine}
             info["versions"] = _versions()
+            if policies:
+                info["policies"] = list(policies)
             record = {"algorithm": algorithm, "run": info, **config}
             write_file_atomically(directory / CONFIG, json_bytes(record))
         except OSError as error:
@@ -152,8 +163,20 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> CheckpointStore:
-        """The run's checkpoints."""
+        """The run's checkpoints, where it has one policy."""
         return CheckpointStore(self.path / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
+
+    def of_policy(self, name: str) -> RunDirectory:
+        """Where a policy's own lies: in the run's directory, or, of several policies, in one within it."""
+        if not name:
+            return self
+        place = self.path / POLICIES / safe_name(name)
+        return RunDirectory(place, self.algorithm, self.config, {**self.info, "policies": []})
+
+    @property
+    def policies(self) -> list[str]:
+        """Names of the policies; empty where there is one."""
+        return list(self.info.get("policies", ()))
 
     def resume_command(self, stopped: str = "") -> str:
         """The command that goes on with the run: where a budget is spent, with as much of it again.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 REAL_WORK = ("env", "infer", "learn")
 """What a run cannot do without: stepping environments, choosing actions, learning."""
@@ -27,23 +28,13 @@ class RoleShare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
-    """One moment of a run."""
+class PolicyStatus:
+    """One moment of one policy's learning; of a run, that of its policies together."""
 
-    algorithm: str
-    env: str
-    run_dir: str | None = None
-
+    name: str = ""
+    """Name of the policy, where a run has several."""
     steps: int
     """Steps learned from so far."""
-    total_steps: int
-    """Budget in steps."""
-    seconds: float
-    """Wall-clock time trained so far."""
-    steps_per_second: float = 0.0
-    """Recent rate of steps learned from."""
-    frame_skip: int = 1
-
     episodes: int = 0
     mean_return: float | None = None
     """Mean return of recent training episodes."""
@@ -59,7 +50,6 @@ class Status:
     """Share of its episodes that were successes; None where the environment does not say."""
     best_return: float | None = None
     """Mean return of the best weights that any evaluation has seen."""
-    target_return: float | None = None
 
     updates: int = 0
     version: int = 0
@@ -71,22 +61,6 @@ class Status:
     "masked_steps", "replay/rows" and others."""
     skipped_updates: int = 0
     """Updates left out because loss or gradient was not finite."""
-    restarts: int = 0
-    """Workers replaced so far."""
-
-    real_work: float | None = None
-    """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is
-    more than the same work costs alone counts as real here; the efficiency of `penstock bench ideal` counts it not.)"""
-    cores: Mapping[str, float] = field(default_factory=dict)
-    """Share of all cores' time of the last seconds by what it went into: "env", "infer", "learn", "evaluate",
-    "copying", "other" (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""
-    roles: tuple[RoleShare, ...] = ()
-    limiting_role: str = ""
-    """Name of the role that holds the run back."""
-    limiting_reason: str = ""
-    """Why, in a few words, e.g. "busy 97 % of the time, mostly env"."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that the environment or the user reports."""
 
     @property
     def policy_lag_min(self) -> float:
@@ -118,3 +92,61 @@ class Status:
     def updates_per_step(self) -> float | None:
         """Updates made for each step since the first update; None where nothing is learned from replay."""
         return self.experience.get("replay/updates_per_step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(PolicyStatus):
+    """One moment of a run."""
+
+    algorithm: str
+    env: str
+    run_dir: str | None = None
+
+    total_steps: int
+    """Budget in steps."""
+    seconds: float
+    """Wall-clock time trained so far."""
+    steps_per_second: float = 0.0
+    """Recent rate of steps learned from."""
+    frame_skip: int = 1
+    target_return: float | None = None
+    restarts: int = 0
+    """Workers replaced so far."""
+    policies: tuple[PolicyStatus, ...] = ()
+    """Each policy's own, where a run has several."""
+
+    real_work: float | None = None
+    """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is
+    more than the same work costs alone counts as real here; the efficiency of `penstock bench ideal` counts it not.)"""
+    cores: Mapping[str, float] = field(default_factory=dict)
+    """Share of all cores' time of the last seconds by what it went into: "env", "infer", "learn", "evaluate",
+    "copying", "other" (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""
+    roles: tuple[RoleShare, ...] = ()
+    limiting_role: str = ""
+    """Name of the role that holds the run back."""
+    limiting_reason: str = ""
+    """Why, in a few words, e.g. "busy 97 % of the time, mostly env"."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the environment or the user reports."""
+
+
+def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
+    """What a run's policies come to together: counts are sums, all else is a mean, or the first policy's.
+
+    Losses, and what is said of experience, are those of the first policy: each of the others has its own.
+    """
+    first = policies[0]
+    together = dict(vars(first))
+    if len(policies) > 1:
+        together["name"] = ""
+        for count in ("steps", "episodes", "updates", "version", "skipped_updates", "eval_unfinished"):
+            together[count] = sum(getattr(policy, count) for policy in policies)
+        for value in ("mean_return", "mean_length", "success_rate", "eval_return", "eval_success_rate", "best_return"):
+            together[value] = mean_of(getattr(policy, value) for policy in policies)
+    return together
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Mean of those values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

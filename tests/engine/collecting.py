@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from penstock.engine.messages import Learned, Save
 from penstock.engine.paths.segment_learner import READER, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import Learner, LearnerState
+from penstock.engine.roles.learner import Learner, LearnerState, Start
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
@@ -45,6 +45,15 @@ TINY: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
     "num_epochs": 1, "hidden_sizes": (8,), "memory_size": 6, "learning_rate": 3e-4, "total_steps": 10_000,
 }  # fmt: skip
+
+
+@dataclass
+class Learns:
+    """A policy that starts from nothing, as the roster knows it."""
+
+    algorithm: Any
+    start: Start = field(default_factory=Start)
+    path: SegmentPath = field(default_factory=SegmentPath)
 
 
 class Polled:
@@ -75,8 +84,8 @@ class Polled:
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(
-                RolloutSpec(i, self.env, path, config.seed, 0, 1), self.arena, self.reports.append,
-                None if is_central else inference,
+                RolloutSpec(i, self.env, (path,), config.seed, 0, 1), self.arena, self.reports.append,
+                [] if is_central else [inference],
             )
             for i in range(config.workers)
         ]  # fmt: skip

@@ -17,12 +17,12 @@ from penstock.engine import roster
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.device import Companion, DeviceRole, Pair, parts_of
-from penstock.engine.roles.learner import LearnerState, Start
+from penstock.engine.roles.learner import LearnerState
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
-from tests.engine.collecting import FIRST_VERSION, Collecting
+from tests.engine.collecting import FIRST_VERSION, Collecting, Learns
 from tests.engine.processes import TINY, Watched, pids_of, wait_until, without
 from tests.engine.stubborn import STAY, Stubborn, always
 
@@ -90,7 +90,7 @@ def test_a_precision_that_torch_does_not_name_stays():
 
 def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_process):
     run = Collecting(APPO, inference="central", num_workers=2)
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
+    specs = role_specs([Learns(run.algorithm)], run.env, run.arena.shape)
     assert [spec.name for spec in specs] == ["rollout-0", "rollout-1", "learner", "evaluator"]
     assert isinstance(specs[2], DeviceRole)
     parts = parts_of(specs)
@@ -101,7 +101,7 @@ def test_the_learners_name_stands_for_both_and_each_has_its_row_of_gauges(one_pr
 
 def test_without_a_policy_worker_there_is_nothing_to_share(one_process):
     run = Collecting(APPO, inference="local")
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
+    specs = role_specs([Learns(run.algorithm)], run.env, run.arena.shape)
     assert [type(spec) for spec in specs][1] is LearnerRole
     run.close()
 
@@ -117,7 +117,7 @@ def test_a_run_learns_goes_on_and_leaves_nothing_behind(one_process, algorithm):
         for more in (500, 300):
             steps = trainer.train(more, quiet=True).steps
             # What is reported as learned is what the user gets.
-            assert trainer.evaluate(1).steps == steps and trainer._weights.version == trainer.status.version
+            assert trainer.evaluate(1).steps == steps and trainer._policies[0].weights.version == trainer.status.version
         assert pids_of(trainer) == pids
         assert np.all(np.diff(versions) >= 0) and trainer.status.version > 10
         assert {role.name for role in trainer.status.roles} == {"rollout x2", "policy", "learner", "evaluator"}
@@ -175,7 +175,7 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
         trainer.train(2_500, quiet=True, on_update=kill)
         assert killed and trainer.status.restarts == 1
-        requests = trainer._arena.requests
+        requests = trainer._policies[0].arena.requests
         wait_until(lambda: requests.has_passed(1), "the policy worker passes the death")
         assert not requests.has_passed(2)
 
@@ -185,10 +185,10 @@ def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_proc
     from penstock.engine.backends.restarts import Restarts
 
     run = Collecting(APPO, inference="central")
-    specs = role_specs(run.algorithm, run.env, run.arena.shape, Start(), SegmentPath())
+    specs = role_specs([Learns(run.algorithm)], run.env, run.arena.shape)
     backend = LocalBackend(run.arena, specs, lambda *_: None, Restarts(False))
     backend._processes = {spec.name: Process(spec, 0, None) for spec in specs[1:]}
-    dead = Replacement(specs[0], 0.0, death=run.arena.requests.withdraw(0))
+    dead = Replacement(specs[0], 0.0, deaths=[run.arena.requests.withdraw(0)])
     assert not backend._has_passed(dead)
     run.policy_worker.poll()
     assert backend._has_passed(dead)

@@ -11,11 +11,11 @@ import torch
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.messages import Evaluate, Stop
+from penstock.engine.messages import Candidate, Evaluate, Stop
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import WALL
-from penstock.envs.making import lane_seed, make_lanes
+from penstock.envs.making import lane_seed, make_group
 from penstock.play.evaluation import (
     EVALUATION_LANES,
     MAX_LANES,
@@ -164,11 +164,12 @@ def test_training_evaluation_and_scoring_never_play_the_same_episode():
 
 def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
     run = a_policy(env=LaneBound)
-    lanes = make_lanes(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
-    player = Player(run.model, lanes, deterministic=True, seed=0)
-    assert {1, 30} == set(player.play(4).lengths), "lanes with short episodes had to go on until the others were done"
-    assert player.play(4).lengths == player.play(4).lengths
-    lanes.close()
+    group = make_group(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
+    player = Player([run.model], group, deterministic=True, seed=0)
+    (first,), again = player.play(4), [player.play(4)[0].lengths for _ in range(2)]
+    assert {1, 30} == set(first.lengths), "lanes with short episodes had to go on until the others were done"
+    assert again[0] == again[1]
+    group.close()
 
 
 class EndsIfEven(LaneBound):
@@ -192,10 +193,10 @@ def test_an_episode_that_does_not_end_is_given_up_and_counts_as_far_as_it_came()
 
 def test_at_the_deadline_all_that_is_under_way_is_given_up_after_a_step_at_least():
     run = a_policy(env=EndsIfEven)
-    lanes = make_lanes(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
-    evaluation = Player(run.model, lanes, deterministic=True, seed=0).play(4, deadline=0.0)
+    group = make_group(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
+    (evaluation,) = Player([run.model], group, deterministic=True, seed=0).play(4, deadline=0.0)
     assert (evaluation.lengths, evaluation.unfinished) == ((1, 1, 1, 1), 4)
-    lanes.close()
+    group.close()
 
 
 @pytest.mark.parametrize("ends_by", ["steps", "time"])
@@ -206,7 +207,7 @@ def test_episodes_that_were_given_up_reach_no_target_and_those_that_time_broke_o
     evaluated = run.reports[-1]
     assert evaluation.unfinished and evaluation.mean_return > 0.5
     assert not evaluated.has_reached_target
-    assert evaluated.is_best == store.has_best() == (ends_by == "steps")
+    assert evaluated.policies[0].is_best == store.has_best() == (ends_by == "steps")
     evaluator.close()
 
 
@@ -227,16 +228,17 @@ def test_an_evaluation_sums_up_its_episodes():
 
 def an_evaluator(run):
     """An evaluator of the run's weights."""
-    return Evaluator(run.algorithm, run.env, run.arena, run.reports.append)
+    return Evaluator([run.algorithm], run.env, run.arena, run.reports.append)
 
 
 def evaluate(evaluator, run, store=None, best_return=None, deadline=math.inf):
     assert not evaluator.poll(), "it plays only when asked to"
-    evaluator.handle(Evaluate(3, store, best_return, deadline, {"env": "x"}))
+    evaluator.handle(Evaluate(3, deadline, (Candidate(store, best_return, {"env": "x"}),)))
     assert evaluator.poll() and not evaluator.poll()
     evaluated = run.reports[-1]
     assert evaluated.number == 3 and 0.0 < evaluated.seconds < 60.0
-    return evaluated.evaluation, evaluated.error
+    (scored,) = evaluated.policies
+    return scored.evaluation, scored.error
 
 
 def test_the_evaluator_plays_the_newest_weights_and_says_how_many_steps_are_behind_them():

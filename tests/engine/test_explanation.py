@@ -42,7 +42,7 @@ def test_an_episode_is_drawn_with_pictures_from_the_command_line(run, tmp_path, 
 def test_what_is_drawn_adds_up_to_the_return():
     with penstock.PPO("CartPole-v1", rewards="rudder", run_dir=None, **SMALL) as algo:
         algo.train(quiet=True)
-        parameters, algorithm = algo.get_parameters()[0], algo._algorithm
+        parameters, algorithm = algo.get_parameters()[0], algo._policies[0].algorithm
     model = algorithm.build_model()
     model.load_state_dict(parameters)
     policy = Policy(algorithm, model, {})

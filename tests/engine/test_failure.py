@@ -94,10 +94,10 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
         victims = ["rollout-0", other, "rollout-0", "rollout-1", "rollout-0"]
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, victims)))
     assert trainer.status.restarts == 5
-    slots = trainer._arena.slots
+    slots = trainer._policies[0].arena.slots
     writing = [len(slots.owned_by(worker, SlotState.WRITING)) for worker in range(2)]
     waiting = sum(len(slots.in_state(state)) for state in (SlotState.FREE, SlotState.FULL, SlotState.READING))
-    assert sum(writing) + waiting == trainer._arena.shape.num_slots
+    assert sum(writing) + waiting == trainer._policies[0].arena.shape.num_slots
     assert max(writing) <= settings["num_envs_per_worker"]
 
     family = Watched(list(pids_of(trainer).values()))

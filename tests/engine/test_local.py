@@ -14,7 +14,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
 from penstock.engine.evaluations import rest
-from penstock.engine.messages import SetWeights
+from penstock.engine.messages import Scored, SetWeights
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -103,7 +103,7 @@ def test_the_learner_says_what_its_last_batch_took():
     began = time.monotonic_ns()
     with Trainer(APPO, **TINY, run_dir=None) as trainer:
         trainer.train(200, quiet=True)
-        assert 0 < trainer._arena.control[Control.PACE] < time.monotonic_ns() - began
+        assert 0 < trainer._policies[0].arena.control[Control.PACE] < time.monotonic_ns() - began
 
 
 def test_two_trainers_train_at_once_in_threads_of_one_process():
@@ -178,10 +178,10 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
     settings = {**TINY, "target_return": 501.0, "eval_interval": None}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = trainer._supervisor.evaluations
-        evaluations.request({})
+        evaluations.request([{}])
         time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()
-        evaluations.take(Evaluated(1, Evaluation((1.0,), (1,)), 0.01))
+        evaluations.take(Evaluated(1, (Scored(Evaluation((1.0,), (1,))),), 0.01))
         pause = 0.01 * rest(available_cores())
         assert before + pause <= evaluations._rests_until <= time.monotonic() + pause
 

@@ -61,7 +61,7 @@ class Watching(IMPALA):
 def watched(steps=1_000, **settings):
     with Trainer(Watching, **{**SMALL, **settings}) as trainer:
         trainer.train(steps, quiet=True)
-        return trainer._algorithm.batches, trainer.status
+        return trainer._policies[0].algorithm.batches, trainer.status
 
 
 def test_with_a_queue_alone_a_run_is_what_it_is_without_sources():
@@ -186,12 +186,12 @@ def test_weights_from_outside_fence_fresh_segments_and_leave_replayed_ones():
     with Trainer(Watching, **SMALL, replay=HALF) as trainer:
         trainer.train(600, quiet=True)
         held = trainer.status.experience["replay/uniform/segments"]
-        old = {b.log_prob[:, i].numpy().tobytes() for b in trainer._algorithm.batches for i in range(8)}
+        old = {b.log_prob[:, i].numpy().tobytes() for b in trainer._policies[0].algorithm.batches for i in range(8)}
         weights = trainer.get_parameters()
         trainer.set_parameters(weights)
-        trainer._algorithm.batches.clear()
+        trainer._policies[0].algorithm.batches.clear()
         trainer.train(64, quiet=True)
-        first = trainer._algorithm.batches[0]
+        first = trainer._policies[0].algorithm.batches[0]
         segments = [first.log_prob[:, i].numpy().tobytes() for i in range(8)]
         assert not any(segment in old for segment in segments[:4])
         assert any(segment in old for segment in segments[4:]) and held == 20

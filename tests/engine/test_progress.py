@@ -82,7 +82,7 @@ def test_the_learners_report_is_shown():
 def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
     progress = a_progress()
     for worker, lags in ((0, (9, 9.0, 9)), (1, (2, 3.0, 8)), (0, (0, 1.0, 4))):
-        progress.take_learned_in_worker(LearnedInWorker(worker, {"x": lags[1]}, lags, 0.1))
+        progress.policies[0].take_learned_in_worker(LearnedInWorker(worker, {"x": lags[1]}, lags, 0.1))
     progress.take_learned(learned(64))
     status = progress.status()
     assert (status.policy_lag_min, status.policy_lag_mean, status.policy_lag_max) == (0, 2.0, 8)
@@ -124,29 +124,30 @@ def test_a_rest_between_two_trainings_does_not_lower_the_rate(now):
 
 def test_returns_and_lengths_are_means_of_the_last_hundred_episodes():
     progress = a_progress()
-    progress.take_episodes([(1000.0, 5)] * 50)
-    progress.take_episodes([(1.0, 10), (3.0, 20)] * (RECENT_EPISODES // 2))
+    progress.policies[0].take_episodes([(1000.0, 5)] * 50, [])
+    progress.policies[0].take_episodes([(1.0, 10), (3.0, 20)] * (RECENT_EPISODES // 2), [])
     status = progress.status()
     assert (status.episodes, status.mean_return, status.mean_length) == (150, 2.0, 15.0)
 
 
 def test_a_success_rate_is_of_the_last_hundred_episodes_and_silence_counts_as_none():
     progress = a_progress()
-    progress.take_episodes([(0.0, 1)] * 3, [None, None, None])
+    progress.policies[0].take_episodes([(0.0, 1)] * 3, [None, None, None])
     assert progress.status().success_rate is None
-    progress.take_episodes([(0.0, 1)] * 2, [1.0, 0.0])
+    progress.policies[0].take_episodes([(0.0, 1)] * 2, [1.0, 0.0])
     assert progress.status().success_rate == 0.2
-    progress.take_episodes([(0.0, 1)] * RECENT_EPISODES, [1.0] * RECENT_EPISODES)
+    progress.policies[0].take_episodes([(0.0, 1)] * RECENT_EPISODES, [1.0] * RECENT_EPISODES)
     assert progress.status().success_rate == 1.0
     assert progress.status().eval_success_rate is None
-    progress.take_evaluation(Evaluation((0.0,) * 4, (1,) * 4, successes=(1.0, None, 1.0, 1.0)), is_best=True)
+    evaluation = Evaluation((0.0,) * 4, (1,) * 4, successes=(1.0, None, 1.0, 1.0))
+    progress.policies[0].take_evaluation(evaluation, is_best=True)
     assert progress.status().eval_success_rate == 0.75
 
 
 def test_the_best_evaluation_is_remembered_beside_the_last():
     progress = a_progress()
     for value, is_best in ((5.0, True), (9.0, True), (7.0, False)):
-        progress.take_evaluation(Evaluation((value,), (1,)), is_best=is_best)
+        progress.policies[0].take_evaluation(Evaluation((value,), (1,)), is_best=is_best)
     assert (progress.status().eval_return, progress.status().best_return) == (7.0, 9.0)
 
 

@@ -102,7 +102,7 @@ def returns_by_lane(batches, since=0):
 
 def chosen_first(trainer, parameters):
     """What the trained policy does first."""
-    model = trainer._algorithm.build_model()
+    model = trainer._policies[0].algorithm.build_model()
     model.load_state_dict(parameters)
     choice, _ = model.act(torch.tensor([[1.0, 0.0, 1.0]]), torch.tensor([True]), model.initial_state(1))
     return int(choice.mode())
@@ -134,12 +134,12 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
         Remembering, **settings, redistribution_attribution=kind, redistribution_points=max(1, points)
     ) as trainer:
         true: list[float] = []
-        take_episodes = trainer._supervisor.progress.take_episodes
-        trainer._supervisor.progress.take_episodes = lambda episodes, successes: (
+        take_episodes = trainer._supervisor.progress.policies[0].take_episodes
+        trainer._supervisor.progress.policies[0].take_episodes = lambda episodes, successes: (
             true.extend(r for r, _ in episodes), take_episodes(episodes, successes)
         )  # fmt: skip
         trainer.train(1_500, quiet=True)
-        batches, shown = trainer._algorithm.batches, trainer.status.experience
+        batches, shown = trainer._policies[0].algorithm.batches, trainer.status.experience
         found = returns_by_lane(batches)
         assert shown["redistribution/share"] == 1.0 and shown["redistribution/updates"] > 5
     sums = [total for totals in found.values() for total in totals]
@@ -152,7 +152,7 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
 def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(300, quiet=True)
-        rows = [row for rows in rows_by_lane(trainer._algorithm.batches).values() for row in rows]
+        rows = [row for rows in rows_by_lane(trainer._policies[0].algorithm.batches).values() for row in rows]
     assert all(reward == 0.0 for _, terminated, _, _, reward in rows if not terminated)
     assert trainer.status.experience["redistribution/share"] == 0.0
 
@@ -170,10 +170,11 @@ def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(o
         trainer.train(640, quiet=True)
         assert not broken
         trainer.set_parameters(trainer.get_parameters())
-        trainer._algorithm.batches.clear()
+        trainer._policies[0].algorithm.batches.clear()
         trainer.train(1_500, quiet=True)
-        lanes = rows_by_lane(trainer._algorithm.batches)
-        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+        lanes = rows_by_lane(trainer._policies[0].algorithm.batches)
+        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        sums = [total for totals in returns.values() for total in totals]
     assert broken, "a segment that was not learned from yet was thrown away"
     for lane, rows in lanes.items():
         begins = next(n for n, row in enumerate(rows) if row[0])
@@ -185,7 +186,8 @@ def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(o
 def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"truncates": True}}) as trainer:
         trainer.train(1_000, quiet=True)
-        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        sums = [total for totals in returns.values() for total in totals]
     assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
 
 
@@ -286,7 +288,8 @@ def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
         trainer.train(1_000, quiet=True)
         role: Any = trainer._supervisor.backend._roles["redistributor"]
         lessons = [episode.return_ for episode in role._rudder.lessons.episodes]
-        sums = [total for totals in returns_by_lane(trainer._algorithm.batches).values() for total in totals]
+        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        sums = [total for totals in returns.values() for total in totals]
     assert isinstance(role, Redistributor) and max(lessons) == 3.0 and min(lessons) >= -3.0
     assert max(sums) == pytest.approx(3.0, abs=1e-3)
 

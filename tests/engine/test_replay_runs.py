@@ -169,7 +169,7 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
         trainer.train(40, quiet=True)
         trainer.set_parameters({0: given})
         assert identical(trainer.get_parameters()[0], given)
-        assert identical(trainer._algorithm.target.state_dict(), given)
+        assert identical(trainer._policies[0].algorithm.target.state_dict(), given)
         trainer.train(10, quiet=True)
         assert not identical(trainer.get_parameters()[0], given)
 

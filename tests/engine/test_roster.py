@@ -3,13 +3,12 @@
 import pytest
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.device import parts_of
-from penstock.engine.roles.learner import Start
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
+from tests.engine.collecting import Learns
 
 
 def threads_of_roles(monkeypatch, cores, **settings):
@@ -20,7 +19,7 @@ def threads_of_roles(monkeypatch, cores, **settings):
     observation, action, *_ = probe(env)
     algorithm = APPO(config, observation, action)
     shape = run_shape(algorithm, algorithm.build_model())
-    return {spec.name: spec.num_threads for spec in parts_of(role_specs(algorithm, env, shape, Start(), SegmentPath()))}
+    return {spec.name: spec.num_threads for spec in parts_of(role_specs([Learns(algorithm)], env, shape))}
 
 
 LOCAL = {"inference": "local"}

@@ -25,7 +25,7 @@ SOURCE = "def falling(progress):\n    return 0.5 - 0.25 * progress\n\nWORD = 'fa
 
 
 def rate_of(trainer: Trainer) -> float:
-    return trainer._supervisor.progress.learned.learning_rate
+    return trainer._supervisor.progress.policies[0].learned.learning_rate
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_who_learns_from_replay_follows_functions_too_each_optimiser_its_own():
     settings = {**REPLAY, "env": "Pendulum-v1", "total_steps": 40, "learning_rate": 0.01}
     with Trainer(TD3, **settings, actor_learning_rate=lambda progress: 0.001 * progress) as trainer:
         trainer.train(quiet=True)
-        rates = {name: o.param_groups[0]["lr"] for name, o in trainer._algorithm.optimizers.items()}
+        rates = {name: o.param_groups[0]["lr"] for name, o in trainer._policies[0].algorithm.optimizers.items()}
     assert rates["critic"] == 0.01 and 0.0009 < rates["actor"] < 0.001
 
 

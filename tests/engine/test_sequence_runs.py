@@ -188,8 +188,8 @@ def collected(inference="local", **settings):
     path, _ = SequencePath.open(algorithm, arena.shape, Start(), None)
     actor = Inference(arena, algorithm, "cpu", path)
     policy_worker = PolicyWorker(arena, actor) if inference == "central" else None
-    spec = RolloutSpec(0, env, path, config.seed, 0, 1)
-    worker = RolloutWorker(spec, arena, lambda report: None, None if policy_worker else actor)
+    spec = RolloutSpec(0, env, (path,), config.seed, 0, 1)
+    worker = RolloutWorker(spec, arena, lambda report: None, [] if policy_worker else [actor])
     for _ in range(120):
         worker.poll()
         if policy_worker:

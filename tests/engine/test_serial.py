@@ -187,7 +187,7 @@ def test_a_closed_run_leaves_the_precision_of_products_as_it_was(monkeypatch):
 def test_what_a_batch_took_decides_nothing():
     with penstock.APPO(**SERIAL, **APPO) as trainer:
         trainer.train(100, quiet=True)
-        assert trainer._arena.control[Control.PACE] == 0
+        assert trainer._policies[0].arena.control[Control.PACE] == 0
 
 
 def test_without_a_goal_no_rollout_worker_steps():
@@ -196,5 +196,5 @@ def test_without_a_goal_no_rollout_worker_steps():
         trainer.train(32, quiet=True)
         made = Witnessed.steps()
         trainer._supervisor.backend.pump(0.01)
-        assert trainer._arena.control[Control.GOAL] == 0
+        assert trainer._policies[0].arena.control[Control.GOAL] == 0
         assert Witnessed.steps() == made

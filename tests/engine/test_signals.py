@@ -325,4 +325,4 @@ def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
         assert signal.getsignal(signal.SIGINT) is handler
         again = trainer.train(64, quiet=True)
         assert again.steps >= interruption.value.result.steps + 64
-        assert len(trainer._arena.slots.in_state(SlotState.READING)) <= trainer.config.segments_per_batch
+        assert len(trainer._policies[0].arena.slots.in_state(SlotState.READING)) <= trainer.config.segments_per_batch

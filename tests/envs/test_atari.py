@@ -16,7 +16,7 @@ def settings_of(spec: EnvSpec) -> dict[str, Any]:
 
 
 def test_a_game_shows_stacks_of_four_grey_frames_and_skips_four() -> None:
-    observation, action, frame_skip, _ = probe(EnvSpec.resolve("ALE/Pong-v5"))
+    observation, action, frame_skip, *_ = probe(EnvSpec.resolve("ALE/Pong-v5"))
     assert observation == ObservationSpec((4, 84, 84), "uint8", is_stacked=True) and observation.is_image
     assert (action.num_actions, frame_skip) == (6, 4)
 
@@ -30,7 +30,7 @@ def test_nothing_sticks_or_hides_unless_env_kwargs_say_so() -> None:
     assert settings["max_num_frames_per_episode"] == 108_000 and settings["noop_max"] == 30
     changed = EnvSpec.resolve("ALE/Pong-v5", {"frameskip": 2, "stack_num": 1, "repeat_action_probability": 0.25})
     assert settings_of(changed)["repeat_action_probability"] == 0.25
-    observation, _, frame_skip, _ = probe(changed)
+    observation, _, frame_skip, *_ = probe(changed)
     assert (observation.shape, frame_skip) == ((1, 84, 84), 2)
 
 

@@ -36,7 +36,7 @@ def test_an_id_is_one_of_envpools_and_no_other_packages() -> None:
 
 
 def test_games_show_stacks_and_tell_their_frame_skip() -> None:
-    observation, action, frame_skip, _ = probe(EnvSpec.resolve("EnvPool/Pong-v5", {"frame_skip": 3}))
+    observation, action, frame_skip, *_ = probe(EnvSpec.resolve("EnvPool/Pong-v5", {"frame_skip": 3}))
     assert (observation.shape, observation.dtype, observation.is_stacked) == ((4, 84, 84), "uint8", True)
     assert (action.num_actions, frame_skip) == (6, 3)
 

@@ -7,14 +7,14 @@ from gymnasium import spaces
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import game_of
 from penstock.envs.making import make_env, probe
-from penstock.envs.seats import SeatLanes
+from penstock.envs.seats import Games
 from penstock.envs.spec import EnvSpec
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, Part
 
 
 def seat_lanes(*envs, **more):
-    return SeatLanes([game_of(env) for env in envs], list(range(len(envs))), name="game", **more)
+    return Games([game_of(env) for env in envs], list(range(len(envs))), name="game", **more).lanes[0]
 
 
 def play(lanes, steps):

@@ -24,7 +24,7 @@ def test_an_id_is_found_without_importing_the_package_that_registers_it():
 
 
 def test_it_shows_an_image_and_numbers_and_tells_its_frame_skip():
-    observation, action, frame_skip, _ = probe(EnvSpec.resolve("VizdoomBasic-v1", SMALL))
+    observation, action, frame_skip, *_ = probe(EnvSpec.resolve("VizdoomBasic-v1", SMALL))
     assert {part.path: (part.spec.shape, part.spec.dtype) for part in observation.parts} == {
         "screen": ((120, 160, 3), "uint8"), "gamevariables": ((1,), "float32"),
     }  # fmt: skip

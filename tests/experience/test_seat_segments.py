@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs.games import game_of
-from penstock.envs.seats import SeatLanes
+from penstock.envs.seats import Games
 from tests.envs.playing import KINDS, AtOnce, InTurn, parts
 from tests.experience.writing import Writing, written_steps
 
@@ -14,7 +14,7 @@ STEPS = 24
 
 
 def seat_lanes(env):
-    return SeatLanes([game_of(env)], [0], name="game")
+    return Games([game_of(env)], [0], name="game").lanes[0]
 
 
 def write(env, length):

@@ -90,7 +90,7 @@ class Best:
         Updates behind them.
     """
 
-    parameters: dict[int, dict[str, Tensor]]
+    parameters: dict[int | str, dict[str, Tensor]]
     mean_return: float
     steps: int
     version: int
@@ -128,13 +128,15 @@ class BestWeights:
         self._mean_return[0] = mean_return
         self._block.publish(self._payload, version)
 
-    def load(self, build_model: Callable[[], torch.nn.Module]) -> Best | None:
+    def load(self, build_model: Callable[[], torch.nn.Module], policy: int | str = 0) -> Best | None:
         """Read the best weights; None before there are any.
 
         Parameters
         ----------
         build_model
             Makes a network for them.
+        policy
+            By which id of a policy they go.
         """
         version = self._block.read_into(self._payload)
         if version < 0:
@@ -143,7 +145,7 @@ class BestWeights:
         place_(model, torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES].copy()))
         weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
-        return Best({0: weights}, float(self._mean_return[0]), int(steps[0]), version)
+        return Best({policy: weights}, float(self._mean_return[0]), int(steps[0]), version)
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]

@@ -48,8 +48,9 @@ class Replacement:
 
     spec: RoleSpec
     not_before: float
-    death: int
-    """Number of a rollout worker's death, which the policy worker must pass before its slots are taken back; else 0."""
+    deaths: list[int]
+    """Of a rollout worker, the number of its death, which the policy worker of each policy must pass before its slots
+    are taken back."""
     commands: list[Command] = field(default_factory=list)
     """What it is to be told when it is back."""
 
@@ -224,8 +225,12 @@ class LocalBackend:
             else:
                 back_off = self._restarts.after_kill(story)
         spec = process.spec
-        death = self._arena.requests.withdraw(spec.rollout.worker) if isinstance(spec, RolloutRole) else 0
-        self._replacements[name] = Replacement(spec, time.monotonic() + back_off, death)
+        deaths = (
+            [arena.requests.withdraw(spec.rollout.worker) for arena in self._arena.policies]
+            if isinstance(spec, RolloutRole)
+            else []
+        )
+        self._replacements[name] = Replacement(spec, time.monotonic() + back_off, deaths)
         self._handle(name, Died(story))
 
     def _replace_the_dead(self) -> None:
@@ -239,8 +244,12 @@ class LocalBackend:
     def _has_passed(self, replacement: Replacement) -> bool:
         """Whether no policy worker can still be answering a request from before the death."""
         alive = parts_of([process.spec for process in self._processes.values()])
-        has_policy_worker = any(isinstance(spec, PolicyRole) for spec in alive)
-        return not has_policy_worker or self._arena.requests.has_passed(replacement.death)
+        acting = {spec.policy for spec in alive if isinstance(spec, PolicyRole)}
+        arenas = self._arena.policies
+        return all(
+            number not in acting or arenas[number].requests.has_passed(death)
+            for number, death in enumerate(replacement.deaths)
+        )
 
 
 def _receive(control: Connection) -> Report | None:

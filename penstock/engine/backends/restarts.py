@@ -84,8 +84,9 @@ def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
     """
     if not isinstance(spec, RolloutRole):
         return spec
-    arena.requests.reset(spec.rollout.worker)
-    arena.reclaim(spec.rollout.worker)
+    for of_policy in arena.policies:
+        of_policy.requests.reset(spec.rollout.worker)
+        of_policy.reclaim(spec.rollout.worker)
     return replace(spec, rollout=replace(spec.rollout, incarnation=spec.rollout.incarnation + 1))
 
 

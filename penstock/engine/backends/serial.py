@@ -11,7 +11,7 @@ import torch
 from penstock.engine.backends.process import failure_of
 from penstock.engine.backends.restarts import Restarts, successor
 from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
-from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole, left_as_found
+from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole, left_as_found, policy_of
 from penstock.experience.arena import Control, ExperienceArena
 
 
@@ -40,7 +40,7 @@ class SerialBackend:
         self._restarts = restarts
         self._roles: dict[str, Role] = {}
         self._surroundings = contextlib.ExitStack()
-        self._steps = 0
+        self._steps: dict[int, int] = {}  # that each policy has learned from
         self._has_news = False
 
     def start(self) -> None:
@@ -93,7 +93,7 @@ class SerialBackend:
     def _poll_all(self) -> bool:
         if any([self._poll(spec.name) for spec in self._specs.values() if spec.is_vital]):
             return True
-        has_goal = self._steps < self._arena.control[Control.GOAL]
+        has_goal = any(self._steps.get(a.policy, 0) < a.control[Control.GOAL] for a in self._arena.policies)
         others = [spec for spec in self._specs.values() if not spec.is_vital]
         return any([self._poll(spec.name) for spec in others if has_goal or not isinstance(spec, RolloutRole)])
 
@@ -125,7 +125,7 @@ class SerialBackend:
     def _reporter(self, role: str) -> Tell:
         def report(said: Report) -> None:
             if isinstance(said, Learned):
-                self._steps = said.steps
+                self._steps[policy_of(role)] = said.steps
             self._has_news |= isinstance(said, Learned | Evaluated)  # what the supervisor decides by
             self._handle(role, said)
 

@@ -145,8 +145,8 @@ class DataPath:
 
     # -- the roles ---------------------------------------------------------------------------------------------------
 
-    def roles(self, algorithm: Any) -> Sequence[RoleSpec]:
-        """Return the roles that a run has for this data path, beside those of every run."""
+    def roles(self, algorithm: Any, policy: int) -> Sequence[RoleSpec]:
+        """Return the roles that a policy of this number has for this data path, beside those of every policy."""
         return ()
 
     def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:

@@ -56,11 +56,11 @@ class RedistributedPath(SegmentPath):
         """The redistributor is saved beside the checkpoints."""
         return replace(self, saved_at=run.redistributor_path)
 
-    def roles(self, algorithm: Any) -> Sequence[RoleSpec]:
+    def roles(self, algorithm: Any, policy: int) -> Sequence[RoleSpec]:
         """The redistributor."""
         from penstock.engine.roles.specs import RedistributorRole
 
-        return (RedistributorRole(algorithm, self.feed, self.saved_at),)
+        return (RedistributorRole(algorithm, self.feed, self.saved_at, policy),)
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock

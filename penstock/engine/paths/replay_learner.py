@@ -65,6 +65,8 @@ class ReplayLearner(Learner):
         if not self._has_reached_goal:  # there the count stands still, though workers go on as far as the limiter lets
             self._count_steps()  # them: what is said last is what the last checkpoint says
         if self._has_reached_goal:
+            if self._weights.steps != self._steps:  # steps are counted without an update, too
+                self._weights.publish(self._version, self._steps)
             self._publish()
             self._report_progress()
             self._clock.switch("wait for goal")

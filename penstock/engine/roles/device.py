@@ -18,7 +18,6 @@ from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role, RoleSpec
 from penstock.engine.watching.clock import count_as_companion
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 
 
@@ -28,8 +27,12 @@ class DeviceRole:
 
     learner: LearnerRole
     policy: PolicyRole
-    name: str = RoleKind.LEARNER
     is_vital: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """The learner's."""
+        return self.learner.name
 
     @property
     def num_threads(self) -> int:
@@ -42,7 +45,7 @@ class DeviceRole:
         from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
         from penstock.engine.roles.policy_worker import PolicyWorker
 
-        exchange = WeightsExchange()
+        exchange, of_policy = WeightsExchange(), arena.policies[self.policy.policy]
         # Whatever an algorithm keeps to itself, it keeps for one role, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
         learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
@@ -50,8 +53,8 @@ class DeviceRole:
         def build_policy_worker() -> Role:
             weights = partial(InferenceWeights, exchange=exchange)
             device = policy.algorithm.config.device
-            inference = DeviceInference(arena, policy.algorithm, device, policy.path, report, weights)
-            return PolicyWorker(arena, inference)
+            inference = DeviceInference(of_policy, policy.algorithm, device, policy.path, report, weights)
+            return PolicyWorker(of_policy, inference)
 
         return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.acting.weights import BestWeights, SharedWeights
-from penstock.engine.messages import Command, Evaluate, Evaluated, Tell, unknown
+from penstock.engine.messages import Candidate, Command, Evaluate, Evaluated, Scored, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.factories import EVALUATOR
-from penstock.envs.making import make_lanes
+from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
@@ -24,12 +25,12 @@ class Evaluator:
 
     Parameters
     ----------
-    algorithm
-        The policy's algorithm.
+    algorithms
+        Each policy's algorithm.
     env
-        The environment.
+        The environment, in which they play together.
     arena
-        Where the weights are.
+        The arena of the first policy: where the weights of all are.
     report
         Called with `Evaluated` after each.
     """
@@ -38,24 +39,24 @@ class Evaluator:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithms: Sequence[Algorithm],
         env: EnvSpec,
         arena: ExperienceArena,
         report: Tell,
     ) -> None:
-        config = algorithm.config
+        config = algorithms[0].config
         self.bell: Doorbell = arena.evaluator_bell
         self._report = report
         self._clock = Clock(arena.gauges_of(RoleKind.EVALUATOR), self.ACTIVITIES)
-        self._model = algorithm.build_model()
-        self._weights = SharedWeights(self._model, arena.weights)
-        self._best = BestWeights(arena.best_weights)
-        self._lanes = make_lanes(
+        self._policies = [
+            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=True)
+        ]
+        self._group = make_group(
             env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR
         )
-        self._player = Player(self._model, self._lanes, deterministic=not config.eval_exploration, seed=config.seed)
+        models = [policy.model for policy in self._policies]
+        self._player = Player(models, self._group, deterministic=not config.eval_exploration, seed=config.seed)
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
-        self._target = config.target_return
         self._request: Evaluate | None = None
 
     def poll(self) -> bool:
@@ -76,50 +77,92 @@ class Evaluator:
 
     def close(self) -> None:
         """Close the environments."""
-        self._lanes.close()
+        self._group.close()
 
     def _evaluate(self, request: Evaluate) -> None:
         began, deadline = time.monotonic(), request.deadline
-        self._weights.refresh()
-        evaluation = self._play(deadline)
-        others: tuple[Evaluation, ...] = ()
+        for policy in self._policies:
+            policy.weights.refresh()
+        evaluations = self._play(deadline)
+        others: list[tuple[Evaluation, ...]] = [()] * len(evaluations)
         has_reached_target = False
-        if self._reaches_target(evaluation):
+        if self._reach_target(evaluations):
             # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
             again = self._play(deadline)
-            evaluation, others = (evaluation, (again,)) if again.unfinished else (again, (evaluation,))
-            has_reached_target = self._reaches_target(again)
-        best_return = request.best_return
+            is_whole = not any(evaluation.unfinished for evaluation in again)
+            evaluations, seconds = (again, evaluations) if is_whole else (evaluations, again)
+            others = [(evaluation,) for evaluation in seconds]
+            has_reached_target = self._reach_target(again)
+        scored = tuple(
+            policy.score(candidate, evaluation, more, deadline, has_reached_target=has_reached_target)
+            for policy, candidate, evaluation, more in zip(
+                self._policies, request.policies, evaluations, others, strict=True
+            )
+        )
+        self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target))
+
+    def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Whether there is a target, and all policies that have one reach it."""
+        reached = [policy.reaches_target(each) for policy, each in zip(self._policies, evaluations, strict=True)]
+        return any(reached) and False not in reached
+
+    def _play(self, deadline: float) -> tuple[Evaluation, ...]:
+        # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
+        evaluations = self._player.play(
+            self._episodes, max_steps=self._max_steps, deadline=deadline,
+            on_step=lambda: self._clock.switch("evaluate"),
+        )  # fmt: skip
+        return tuple(
+            dataclasses.replace(evaluation, steps=policy.weights.steps, version=policy.weights.version)
+            for policy, evaluation in zip(self._policies, evaluations, strict=True)
+        )
+
+
+class Scoring:
+    """One policy that is evaluated: its network, the way its newest weights come, and the best of them."""
+
+    def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
+        self.model = algorithm.build_model()
+        self.weights = SharedWeights(self.model, arena.weights)
+        self._best = BestWeights(arena.best_weights)
+        self._target = algorithm.config.target_return
+
+    def reaches_target(self, evaluation: Evaluation) -> bool | None:
+        """Whether whole episodes reach the target; None where there is none.
+
+        Of an episode that was given up nobody knows how it would have ended.
+        """
+        if self._target is None:
+            return None
+        return not evaluation.unfinished and evaluation.mean_return >= self._target
+
+    def score(
+        self,
+        candidate: Candidate,
+        evaluation: Evaluation,
+        others: tuple[Evaluation, ...],
+        deadline: float,
+        *,
+        has_reached_target: bool,
+    ) -> Scored:
+        """Say what came of an evaluation, and keep the weights if they are the best."""
+        best_return = candidate.best_return
         # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
         # one that came over the target twice.
         is_measure = not evaluation.unfinished or time.monotonic() < deadline
         is_better = best_return is None or evaluation.mean_return >= best_return or has_reached_target
         is_best, error = is_measure and is_better, None
         if is_best:
-            self._best.keep(self._weights, evaluation.mean_return)
-            error = self._save_best(request, evaluation)
-        seconds = time.monotonic() - began
-        self._report(Evaluated(request.number, evaluation, seconds, is_best, has_reached_target, error, others))
+            self._best.keep(self.weights, evaluation.mean_return)
+            error = self._save_best(candidate, evaluation)
+        return Scored(evaluation, is_best, error, others)
 
-    def _reaches_target(self, evaluation: Evaluation) -> bool:
-        """Whether whole episodes reach the target: of one that was given up nobody knows how it would have ended."""
-        return self._target is not None and not evaluation.unfinished and evaluation.mean_return >= self._target
-
-    def _save_best(self, request: Evaluate, evaluation: Evaluation) -> Exception | None:
-        store = request.store
-        if store is None:
+    def _save_best(self, candidate: Candidate, evaluation: Evaluation) -> Exception | None:
+        if candidate.store is None:
             return None
-        meta = {**request.meta, "version": self._weights.version, "mean_return": evaluation.mean_return}
+        meta = {**candidate.meta, "version": self.weights.version, "mean_return": evaluation.mean_return}
         try:
-            store.save_best(self._weights.steps, meta=meta, weights=self._model.state_dict())
+            candidate.store.save_best(self.weights.steps, meta=meta, weights=self.model.state_dict())
         except (OSError, CheckpointError) as problem:
             return problem
         return None
-
-    def _play(self, deadline: float) -> Evaluation:
-        # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
-        evaluation = self._player.play(
-            self._episodes, max_steps=self._max_steps, deadline=deadline,
-            on_step=lambda: self._clock.switch("evaluate"),
-        )  # fmt: skip
-        return dataclasses.replace(evaluation, steps=self._weights.steps, version=self._weights.version)

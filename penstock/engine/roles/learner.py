@@ -218,7 +218,8 @@ class Learner:
         error: Exception | None = None
         try:
             if isinstance(destination, CheckpointStore):
-                destination.save(self._steps, meta=meta, weights=weights, state=state)
+                steps = self._steps if command.steps is None else command.steps
+                destination.save(steps, meta=meta, weights=weights, state=state)
             else:
                 save_checkpoint(destination, meta=meta, weights=weights, state=state)
         except (OSError, CheckpointError) as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from penstock.engine.messages import Command, EnvironmentMetrics, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
-from penstock.envs.making import make_lanes
+from penstock.envs.lanes import Lanes
+from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.requests import NOT_ASKED
@@ -29,7 +31,8 @@ class RolloutSpec:
 
     worker: int
     env: EnvSpec
-    path: DataPath
+    paths: tuple[DataPath, ...]
+    """The ways of experience, one for each policy."""
     seed: int
     incarnation: int
     num_threads: int
@@ -43,11 +46,11 @@ class RolloutWorker:
     spec
         What it is told.
     arena
-        The run's arena.
+        The arena of the run's first policy.
     report
         Called with `Episodes` and `EnvironmentMetrics` now and then.
-    actor
-        Answers requests at once (local inference); None: a policy worker will.
+    actors
+        Answer the requests of each policy's lanes at once (local inference); empty: policy workers will.
     """
 
     ACTIVITIES = (
@@ -60,14 +63,14 @@ class RolloutWorker:
         spec: RolloutSpec,
         arena: ExperienceArena,
         report: Tell,
-        actor: Actor | None,
+        actors: Sequence[Actor] = (),
     ) -> None:
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
         shape = arena.shape
         self._groups = [
-            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, actor)
+            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, actors)
             for i in range(shape.num_groups)
         ]
         self._next_report = 0.0
@@ -77,7 +80,7 @@ class RolloutWorker:
         moved = [group.poll() for group in self._groups]
         if not any(moved):
             actions = any(group.is_waiting_for_actions for group in self._groups)
-            self._clock.switch("wait for actions" if actions else self._groups[0].writer.waits_for)
+            self._clock.switch("wait for actions" if actions else self._groups[0].waits_for)
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_INTERVAL
@@ -92,51 +95,45 @@ class RolloutWorker:
         """Report what is left, and close the environments."""
         self._report_episodes()
         for group in self._groups:
-            group.lanes.close()
+            group.envs.close()
 
     def _report_episodes(self) -> None:
-        episodes = [episode for group in self._groups for episode in group.lanes.take_episodes()]
-        if episodes:
-            played = [episode for episode in episodes if episode.length]
-            finished = [(episode.episode_return, episode.length) for episode in played]
-            self._report(Episodes(finished, [episode.success for episode in played]))
-        for group in self._groups:
-            metrics = group.lanes.take_metrics()
-            if metrics:
-                self._report(EnvironmentMetrics(metrics))
+        for policy, of_policy in enumerate(zip(*(group.envs.lanes for group in self._groups), strict=True)):
+            episodes = [episode for lanes in of_policy for episode in lanes.take_episodes() if episode.length]
+            if episodes:
+                finished = [(episode.episode_return, episode.length) for episode in episodes]
+                self._report(Episodes(finished, [episode.success for episode in episodes], policy))
+            for lanes in of_policy:
+                if metrics := lanes.take_metrics():
+                    self._report(EnvironmentMetrics(metrics))
 
 
 class LaneGroup:
-    """The lanes of a worker that step together: their segments, their noise, and the request they wait for."""
+    """The environments of a worker that step together, and the team of each policy that acts in them."""
 
     def __init__(
-        self,
-        spec: RolloutSpec,
-        arena: ExperienceArena,
-        number: int,
-        clock: Clock,
-        actor: Actor | None,
+        self, spec: RolloutSpec, arena: ExperienceArena, number: int, clock: Clock, actors: Sequence[Actor]
     ) -> None:
-        shape = arena.shape
-        first_lane = number * shape.group_size
+        first_env = number * arena.shape.envs_per_group
         clock.switch("env")
-        self.lanes = make_lanes(
-            spec.env, shape.envs_per_group, seed=spec.seed, first_lane=first_lane, worker_index=spec.worker,
-            incarnation=spec.incarnation, num_threads=spec.num_threads,
+        self.envs = make_group(
+            spec.env, arena.shape.envs_per_group, seed=spec.seed, first_lane=first_env * spec.env.seats,
+            worker_index=spec.worker, incarnation=spec.incarnation, num_threads=spec.num_threads,
         )  # fmt: skip
-        self._number = number
-        self._arena = arena
         self._clock = clock
-        self._actor = actor
-        self.writer = spec.path.writer(arena, spec.worker, self.lanes, first_lane, actor, clock)
-        self._noise = NoiseStreams(
-            shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
-            seed=spec.seed, incarnation=spec.incarnation,
-        )  # fmt: skip
-        action = arena.columns["action"]
-        self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
+        self._infers = bool(actors)
+        self._teams = [
+            Team(spec, policy, number, lanes, of_policy, actors[policy] if actors else None, clock)
+            for policy, (lanes, of_policy) in enumerate(zip(self.envs.lanes, arena.policies, strict=True))
+        ]
         self.is_waiting_for_actions = False
-        self.lanes.reset()
+        self.envs.reset()
+
+    @property
+    def waits_for(self) -> str:
+        """The activity of waiting for a place to write."""
+        waiting = [team.writer for team in self._teams if not team.writer.is_open]
+        return (waiting or [self._teams[0].writer])[0].waits_for
 
     def poll(self) -> bool:
         """Step if the actions are there, then ask for the next ones; False if neither was possible.
@@ -145,35 +142,82 @@ class LaneGroup:
         """
         has_stepped = self.is_waiting_for_actions
         if has_stepped:
-            if not self._arena.requests.is_answered(self._number):
+            if not all(team.is_answered() for team in self._teams):
                 return False
             self._step()
-        if not self.writer.is_open and not self.writer.open():
+        if not all([team.is_open() for team in self._teams]):
             return has_stepped
-        self._ask()
-        if self._actor is not None:
+        for team in self._teams:
+            team.ask()
+        self.is_waiting_for_actions = True
+        if self._infers:
             self._step()
         return True
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
-        gather(self._arena.columns["action"], self.writer.rows, self._actions)
+        actions = [team.actions() for team in self._teams]
         self._clock.switch("env")
-        self.lanes.step(self._actions)
+        self.envs.step(actions)
         self._clock.switch("write")
-        self.writer.record()
+        for team in self._teams:
+            team.writer.record()
 
-    def _asking_rows(self) -> np.ndarray:
-        """Rows of the lanes that want an action; -1 for a lane that waits for its turn."""
-        rows: np.ndarray = self.writer.rows
-        return np.where(self.lanes.asked, rows, NOT_ASKED) if self.lanes.agents else rows
 
-    def _ask(self) -> None:
+class Team:
+    """One policy's part in a group: its lanes, what their experience is written through, and their requests."""
+
+    def __init__(
+        self,
+        spec: RolloutSpec,
+        policy: int,
+        number: int,
+        lanes: Lanes,
+        arena: ExperienceArena,
+        actor: Actor | None,
+        clock: Clock,
+    ) -> None:
+        shape = arena.shape
+        first_lane = number * shape.group_size
+        self._lanes = lanes
+        self._number = number
+        self._arena = arena
+        self._actor = actor
+        self._clock = clock
+        self.writer = spec.paths[policy].writer(arena, spec.worker, lanes, first_lane, actor, clock)
+        self._noise = NoiseStreams(
+            shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
+            seed=spec.seed + policy, incarnation=spec.incarnation,
+        )  # fmt: skip
+        action = arena.columns["action"]
+        self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
+
+    def is_open(self) -> bool:
+        """Whether there is a place to write what the lanes bring next; one is looked for if there is none."""
+        return self.writer.is_open or self.writer.open()
+
+    def is_answered(self) -> bool:
+        """Whether the actions are there that were asked for."""
+        return self._arena.requests.is_answered(self._number)
+
+    def ask(self) -> None:
+        """Ask for the lanes' next actions; who infers here answers at once."""
         self.writer.restart_if_fenced()
-        requests, rows, noise = self._arena.requests, self._asking_rows(), self._noise.draw()
+        noise = self._noise.draw()
+        if not self._lanes.asked.any():  # others' turn
+            return
         if self._actor is None:
-            requests.ask(self._number, rows, noise)
+            self._arena.requests.ask(self._number, self._asking_rows(), noise)
         else:
             self._clock.switch("infer")
-            requests.ask_and_answer(self._number, rows, noise, self._actor.answer)
-        self.is_waiting_for_actions = True
+            self._arena.requests.ask_and_answer(self._number, self._asking_rows(), noise, self._actor.answer)
+
+    def actions(self) -> np.ndarray:
+        """The actions that were answered; those of lanes that did not ask are of no meaning."""
+        gather(self._arena.columns["action"], self.writer.rows, self._actions)
+        return self._actions
+
+    def _asking_rows(self) -> np.ndarray:
+        """Rows of the lanes that want an action; `NOT_ASKED` for a lane that waits for its turn."""
+        rows: np.ndarray = self.writer.rows
+        return np.where(self._lanes.asked, rows, NOT_ASKED) if self._lanes.agents else rows

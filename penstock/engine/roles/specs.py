@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from penstock.experience.feed import Feed
 
 
+def name_of(kind: RoleKind, policy: int) -> str:
+    """Name of a single role of a policy."""
+    return f"{kind}-{policy}" if policy else str(kind)
+
+
+def policy_of(role: str) -> int:
+    """Number of the policy that a single role is of, by the role's name."""
+    _, _, number = role.partition("-")
+    return int(number) if number else 0
+
+
 class Role(Protocol):
     """A part of the engine: a backend polls it, and lets it sleep on its bell when there is nothing to do."""
 
@@ -66,10 +77,10 @@ class RoleSpec(Protocol):
 
 @dataclass(frozen=True)
 class RolloutRole:
-    """A rollout worker; with an algorithm it infers itself, without one a policy worker does and torch stays out."""
+    """A rollout worker; with algorithms, one for each policy, it infers itself, else torch stays out."""
 
     rollout: RolloutSpec
-    algorithm: Algorithm | None
+    algorithms: tuple[Algorithm, ...] = ()
     is_vital: ClassVar[bool] = False
 
     @property
@@ -84,10 +95,11 @@ class RolloutRole:
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the rollout worker and its lanes."""
-        if self.algorithm is None:
-            return RolloutWorker(self.rollout, arena, report, None)
-        actor = self.rollout.path.actor(arena, self.algorithm, self.rollout.worker, report)
-        return RolloutWorker(self.rollout, arena, report, actor)
+        actors = [
+            path.actor(of_policy, algorithm, self.rollout.worker, report)
+            for path, of_policy, algorithm in zip(self.rollout.paths, arena.policies, self.algorithms, strict=False)
+        ]
+        return RolloutWorker(self.rollout, arena, report, actors)
 
 
 @dataclass(frozen=True)
@@ -97,14 +109,20 @@ class PolicyRole:
     algorithm: Algorithm
     path: DataPath
     num_threads: int
-    name: str = f"{RoleKind.POLICY}-0"
+    policy: int = 0
     is_vital: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """ "policy-<number>"."""
+        return f"{RoleKind.POLICY}-{self.policy}"
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the policy worker and its model."""
         from penstock.engine.acting.inference import Inference
         from penstock.engine.roles.policy_worker import PolicyWorker
 
+        arena = arena.policies[self.policy]
         return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device, self.path))
 
 
@@ -117,8 +135,13 @@ class LearnerRole:
     state: LearnerState
     learning: dict[str, Any] | None
     num_threads: int
-    name: str = RoleKind.LEARNER
+    policy: int = 0
     is_vital: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """ "learner", and of further policies "learner-<number>"."""
+        return name_of(RoleKind.LEARNER, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
         """Make the learner of the algorithm's data path, its model and its optimisers.
@@ -132,15 +155,15 @@ class LearnerRole:
 
         begin_on(self.algorithm.config.device)
         return self.path.learner(
-            arena, self.algorithm, self.state, self.learning, report, weights or through_block
+            arena.policies[self.policy], self.algorithm, self.state, self.learning, report, weights or through_block
         )
 
 
 @dataclass(frozen=True)
 class EvaluatorRole:
-    """The evaluator."""
+    """The evaluator: of all policies, which play together."""
 
-    algorithm: Algorithm
+    algorithms: tuple[Algorithm, ...]
     env: EnvSpec
     num_threads: int = 1
     name: str = RoleKind.EVALUATOR
@@ -150,7 +173,7 @@ class EvaluatorRole:
         """Make the evaluator and its lanes."""
         from penstock.engine.roles.evaluator import Evaluator
 
-        return Evaluator(self.algorithm, self.env, arena, report)
+        return Evaluator(self.algorithms, self.env, arena, report)
 
 
 @dataclass(frozen=True)
@@ -160,15 +183,20 @@ class RedistributorRole:
     algorithm: Algorithm
     feed: Feed
     saved_at: Path | None
+    policy: int = 0
     num_threads: int = 1
-    name: str = RoleKind.REDISTRIBUTOR
     is_vital: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """ "redistributor", and of further policies "redistributor-<number>"."""
+        return name_of(RoleKind.REDISTRIBUTOR, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the redistributor and its predictor."""
         from penstock.engine.roles.redistributor import Redistributor
 
-        return Redistributor(self.algorithm, self.feed, arena, report, self.saved_at)
+        return Redistributor(self.algorithm, self.feed, arena.policies[self.policy], report, self.saved_at)
 
 
 def begin_on(device: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from typing import Any, Protocol
 
 import numpy as np
 
+from penstock.engine.messages import Scored
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
@@ -18,7 +20,7 @@ from penstock.runs.lines import LinesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
 from penstock.runs.state import StateFile, Written
-from penstock.runs.status import Status
+from penstock.runs.status import PolicyStatus, Status
 
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
@@ -101,21 +103,24 @@ class Chronicle:
         if self._run_directory is not None:
             self._run_directory.log(text)
 
-    def evaluated(self, evaluation: Evaluation, others: Sequence[Evaluation] = ()) -> None:
+    def evaluated(self, policies: Sequence[Scored]) -> None:
         """Write down an evaluation, and the episodes of others that led to it."""
-        values = {
-            "evaluation/mean_return": evaluation.mean_return,
-            "evaluation/std_return": evaluation.std_return,
-            "evaluation/unfinished": evaluation.unfinished,
-        }
-        if evaluation.success_rate is not None:
-            values["evaluation/success_rate"] = evaluation.success_rate
-        seconds = self._progress.seconds
-        self._metrics.write(evaluation.steps, seconds, values)
-        for each in (*others, evaluation):
-            self._episodes.write(
-                each.steps, seconds, each.version, each.returns, each.lengths, unfinished=each.unfinished
-            )
+        seconds, names = self._progress.seconds, [policy.name for policy in self._progress.policies]
+        values: dict[str, float] = {}
+        for name, scored in zip(names, policies, strict=True):
+            values |= {of_policy(name) + key: value for key, value in _values_of(scored.evaluation).items()}
+        if len(policies) > 1:
+            values["evaluation/mean_return"] = fmean(scored.evaluation.mean_return for scored in policies)
+            steps = self._progress.steps
+        else:
+            steps = policies[0].evaluation.steps
+        self._metrics.write(steps, seconds, values)
+        for name, scored in zip(names, policies, strict=True):
+            for each in (*scored.others, scored.evaluation):
+                self._episodes.write(
+                    steps if name else each.steps, seconds, each.version, each.returns, each.lengths,
+                    unfinished=each.unfinished, policy=name,
+                )  # fmt: skip
 
     def refresh(self, final: bool = False) -> None:
         """Show where the run stands, if it is time to; the final state in any case."""
@@ -187,22 +192,46 @@ def _number(name: object, value: Any) -> float:
         ) from error
 
 
+def of_policy(name: str) -> str:
+    """What stands before the name of a metric of one policy; nothing where a run has one."""
+    return f"policy/{name}/" if name else ""
+
+
+def _values_of(evaluation: Evaluation) -> dict[str, float]:
+    values = {
+        "evaluation/mean_return": evaluation.mean_return,
+        "evaluation/std_return": evaluation.std_return,
+        "evaluation/unfinished": evaluation.unfinished,
+    }
+    if evaluation.success_rate is not None:
+        values["evaluation/success_rate"] = evaluation.success_rate
+    return values
+
+
+def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
+    """What is logged of each policy, by name."""
+    values: dict[str, float] = {"updates": policy.updates, "skipped_updates": policy.skipped_updates}
+    if policy.learning_rate is not None:
+        values["learning_rate"] = policy.learning_rate
+    values |= policy.experience
+    if policy.mean_return is not None and policy.mean_length is not None:
+        values |= {"episode/mean_return": policy.mean_return, "episode/mean_length": policy.mean_length}
+    if policy.success_rate is not None:
+        values["episode/success_rate"] = policy.success_rate
+    return values | {f"loss/{name}": value for name, value in policy.losses.items()}
+
+
 def metrics_of(status: Status) -> dict[str, float]:
     """Everything of a status that is logged, by name."""
-    values: dict[str, float] = {
-        "steps_per_second": status.steps_per_second,
-        "updates": status.updates,
-        "skipped_updates": status.skipped_updates,
-        "restarts": status.restarts,
-    }
-    if status.learning_rate is not None:
-        values["learning_rate"] = status.learning_rate
-    values |= status.experience
-    if status.mean_return is not None and status.mean_length is not None:
-        values |= {"episode/mean_return": status.mean_return, "episode/mean_length": status.mean_length}
-    if status.success_rate is not None:
-        values["episode/success_rate"] = status.success_rate
-    values |= {f"loss/{name}": value for name, value in status.losses.items()}
+    values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
+    if not status.policies:
+        values |= _metrics_of_policy(status)
+    elif status.mean_return is not None:
+        values["episode/mean_return"] = status.mean_return
+    for policy in status.policies:
+        before = of_policy(policy.name)
+        values[f"{before}steps"] = policy.steps
+        values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}

@@ -85,7 +85,7 @@ def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
         env, activities = spec.rollout.env.name, RolloutWorker.ACTIVITIES
         return Watched(spec.name, arena.gauges_of(spec.name), env, activities, "env", lanes)
     if isinstance(spec, EvaluatorRole):
-        count = lanes_for(spec.algorithm.config.eval_episodes)
+        count = lanes_for(spec.algorithms[0].config.eval_episodes)
         lanes = "its lane" if count == 1 else f"one of its {count} lanes"
         return Watched(spec.name, arena.gauges_of(spec.name), spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
     return None

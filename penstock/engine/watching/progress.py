@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +24,111 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import REAL_WORK, RoleShare, Status
+from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
 SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
+
+
+class PolicyProgress:
+    """What is reported of one policy.
+
+    Attributes
+    ----------
+    name
+        Its name; nothing where a run has one policy.
+    learned
+        The learner's last report.
+    steps
+        Steps learned from.
+    episodes
+        Training episodes that have ended.
+    evaluation
+        The last one; None before the first.
+    best_return
+        Mean return of the best weights so far; None before there are any.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.learned = Learned(steps=0)
+        self.steps = 0
+        self.episodes = 0
+        self.evaluation: Evaluation | None = None
+        self.best_return: float | None = None
+        self._by_worker: dict[int, LearnedInWorker] = {}
+        self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
+        self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
+
+    def take_learned(self, report: Learned) -> None:
+        """Note where the learner stands."""
+        if self._by_worker:
+            report = self._with_workers(report)
+        self.learned = report
+        self.steps = report.steps
+
+    def take_learned_in_worker(self, report: LearnedInWorker) -> None:
+        """Note what a worker that learns itself says of it."""
+        self._by_worker.pop(report.worker, None)
+        self._by_worker[report.worker] = report  # at the end: the last one to report
+
+    def take_episodes(self, episodes: list[tuple[float, int]], successes: Sequence[float | None]) -> None:
+        """Note finished training episodes, (return, length) each, and their successes where some are told."""
+        self.episodes += len(episodes)
+        self._recent.extend(episodes)
+        self._successes.extend(successes)
+
+    def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
+        """Note an evaluation, and whether it is of the best weights so far."""
+        self.evaluation = evaluation
+        if is_best:
+            self.best_return = evaluation.mean_return
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of recent training episodes."""
+        return float(np.mean([r for r, _ in self._recent])) if self._recent else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean length of recent training episodes, in steps."""
+        return float(np.mean([n for _, n in self._recent])) if self._recent else None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of recent training episodes that were successes; None where no environment says."""
+        return success_rate(self._successes)
+
+    def status(self) -> PolicyStatus:
+        """Everything shown of it, as plain numbers."""
+        learned, evaluation = self.learned, self.evaluation
+        return PolicyStatus(
+            name=self.name,
+            steps=self.steps,
+            episodes=self.episodes,
+            mean_return=self.mean_return,
+            mean_length=self.mean_length,
+            success_rate=self.success_rate,
+            eval_return=evaluation.mean_return if evaluation else None,
+            eval_unfinished=evaluation.unfinished if evaluation else 0,
+            eval_success_rate=evaluation.success_rate if evaluation else None,
+            best_return=self.best_return,
+            updates=learned.updates,
+            version=learned.version,
+            learning_rate=learned.learning_rate,
+            losses=learned.losses,
+            experience=learned.experience,
+            skipped_updates=learned.skipped_updates,
+        )
+
+    def _with_workers(self, learned: Learned) -> Learned:
+        """Put what workers that learn themselves say in: losses are the last one's, policy lag is all workers'."""
+        *_, last = self._by_worker.values()
+        lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
+        lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
+        experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
+        return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
 
 
 class Progress:
@@ -45,11 +146,15 @@ class Progress:
         float64 ``[roles, 32]``: the arena's gauges.
     rows
         Rows of the gauges by kind of role.
+    policies
+        Names of the policies, where there are several.
 
     Attributes
     ----------
+    policies
+        What is reported of each policy.
     last_report
-        The moment of the learner's last report; None before the first.
+        The moment of a learner's last report; None before the first.
     """
 
     def __init__(
@@ -60,25 +165,19 @@ class Progress:
         frame_skip: int,
         gauges: np.ndarray,
         rows: Mapping[RoleKind, list[int]],
+        policies: Sequence[str] = ("",),
     ) -> None:
+        self.policies = [PolicyProgress(name) for name in policies]
         self._config = config
-        self._names = {"algorithm": algorithm, "env": env}
+        self._names: dict[str, Any] = {"algorithm": algorithm, "env": env}
         self._frame_skip = frame_skip
         self._gauges = gauges
         self._rows = rows
         self.run_dir: str | None = None
-        self.learned = Learned(steps=0)
-        self._by_worker: dict[int, LearnedInWorker] = {}
-        self.steps = 0
         self.seconds = 0.0
         self.restarts = 0
-        self.episodes = 0
-        self.evaluation: Evaluation | None = None
-        self.best_return: float | None = None
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
-        self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
-        self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
         self._rate: deque[tuple[float, int]] = deque()
         self.last_report: Moment | None = None
         self._looks = deque([self._moment(busy_seconds())])
@@ -86,33 +185,21 @@ class Progress:
         self._shares: dict[str, RoleShare] = {}
         self._cores: dict[str, float] = {}
 
-    def take_learned(self, report: Learned) -> None:
-        """Note where the learner stands."""
-        if self._by_worker:
-            report = self._with_workers(report)
-        self.learned = report
-        self.steps = report.steps
+    @property
+    def steps(self) -> int:
+        """Steps learned from, by all policies."""
+        return sum(policy.steps for policy in self.policies)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of recent training episodes; of several policies the mean of theirs."""
+        return mean_of(policy.mean_return for policy in self.policies)
+
+    def take_learned(self, report: Learned, policy: int = 0) -> None:
+        """Note where a policy's learner stands."""
+        self.policies[policy].take_learned(report)
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
-
-    def take_learned_in_worker(self, report: LearnedInWorker) -> None:
-        """Note what a worker that learns itself says of it."""
-        self._by_worker.pop(report.worker, None)
-        self._by_worker[report.worker] = report  # at the end: the last one to report
-
-    def _with_workers(self, learned: Learned) -> Learned:
-        """Put what workers that learn themselves say in: losses are the last one's, policy lag is all workers'."""
-        *_, last = self._by_worker.values()
-        lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
-        lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
-        experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
-        return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
-
-    def take_episodes(self, episodes: list[tuple[float, int]], successes: Sequence[float | None] = ()) -> None:
-        """Note finished training episodes, (return, length) each, and their successes where some are told."""
-        self.episodes += len(episodes)
-        self._recent.extend(episodes)
-        self._successes.extend(successes)
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
         """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
@@ -127,31 +214,10 @@ class Progress:
         self._metric_reports.clear()
         return dict(self._metrics)
 
-    def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
-        """Note an evaluation, and whether it is of the best weights so far."""
-        self.evaluation = evaluation
-        if is_best:
-            self.best_return = evaluation.mean_return
-
     def restart_rate(self) -> None:
         """Forget the recent rate, and where the time went: the run has rested."""
         self._rate.clear()
         self._looks = deque([self._moment(busy_seconds())])
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return of recent training episodes."""
-        return float(np.mean([r for r, _ in self._recent])) if self._recent else None
-
-    @property
-    def mean_length(self) -> float | None:
-        """Mean length of recent training episodes, in steps."""
-        return float(np.mean([n for _, n in self._recent])) if self._recent else None
-
-    @property
-    def success_rate(self) -> float | None:
-        """Share of recent training episodes that were successes; None where no environment says."""
-        return success_rate(self._successes)
 
     @property
     def steps_per_second(self) -> float:
@@ -200,31 +266,17 @@ class Progress:
 
     def status(self) -> Status:
         """Everything shown, as plain numbers."""
-        learned = self.learned
         role, reason = self.limiting(self._times)
+        policies = [policy.status() for policy in self.policies]
         return Status(
             **self._names,
+            **summed_up(policies),
             run_dir=self.run_dir,
-            steps=self.steps,
             total_steps=self._config.total_steps,
             seconds=self.seconds,
             steps_per_second=self.steps_per_second,
             frame_skip=self._frame_skip,
-            episodes=self.episodes,
-            mean_return=self.mean_return,
-            mean_length=self.mean_length,
-            success_rate=self.success_rate,
-            eval_return=self.evaluation.mean_return if self.evaluation else None,
-            eval_unfinished=self.evaluation.unfinished if self.evaluation else 0,
-            eval_success_rate=self.evaluation.success_rate if self.evaluation else None,
-            best_return=self.best_return,
             target_return=self._config.target_return,
-            updates=learned.updates,
-            version=learned.version,
-            learning_rate=learned.learning_rate,
-            losses=learned.losses,
-            experience=learned.experience,
-            skipped_updates=learned.skipped_updates,
             restarts=self.restarts,
             real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
             cores=self._cores,
@@ -232,4 +284,5 @@ class Progress:
             limiting_role=role,
             limiting_reason=reason,
             metrics=self.metrics,
+            policies=tuple(policies) if len(policies) > 1 else (),
         )

@@ -1,0 +1,181 @@
+"""The policies of a run: what each is learned by, from what, and where its weights lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
+from penstock.engine.paths import DataPath, data_path
+from penstock.engine.preparation import run_shape
+from penstock.engine.roles.learner import LearnerState, Start
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.nn import PolicyNetwork
+from penstock.runs.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    DamagedCheckpointError,
+    load_checkpoint,
+    require_matching,
+)
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.store import CheckpointStore
+
+
+@dataclass(eq=False)
+class Policy:
+    """One policy of a run, made by `open_policies`.
+
+    Attributes
+    ----------
+    number, name
+        Its place among the run's policies; its name, which is empty where there is one.
+    algorithm
+        What learns it, with its settings.
+    model
+        A network that holds whatever weights were asked for last.
+    start
+        Where its learning starts.
+    path
+        The way of its experience.
+    arena
+        What the roles share of it.
+    weights, best_weights
+        The newest, and the best that any evaluation has seen.
+    """
+
+    number: int
+    name: str
+    algorithm: Algorithm
+    model: PolicyNetwork
+    start: Start
+    path: DataPath
+    arena: ExperienceArena
+    weights: SharedWeights
+    best_weights: BestWeights
+
+    @property
+    def id(self) -> int | str:
+        """What it goes by in `Trainer.get_parameters`: its number, or the name that it was given."""
+        return self.name if self.name and not self.name.isdigit() else self.number
+
+    def best(self) -> Best | None:
+        """The best weights that any evaluation has seen; None before there are any."""
+        return self.best_weights.load(lambda: new_model(self.algorithm), self.id)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The newest weights, copied."""
+        self.weights.refresh()
+        return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    def go_on_from_best(self, store: CheckpointStore) -> None:
+        """Keep the best weights of a run that goes on, unless it has none intact."""
+        try:
+            checkpoint = store.best()
+        except CheckpointError:
+            return
+        model = new_model(self.algorithm)
+        model.load_state_dict(checkpoint.weights)
+        meta = checkpoint.meta
+        self.best_weights.put(model, meta.get("version", 0), meta["steps"], meta["mean_return"])
+
+
+def open_policies(
+    algorithms: Mapping[str, Algorithm], checkpoints: Sequence[Checkpoint], run: RunDirectory | None
+) -> tuple[list[Policy], list[str]]:
+    """Make the policies of a run, and the arenas that their roles share.
+
+    Parameters
+    ----------
+    algorithms
+        What learns each, by its name.
+    checkpoints
+        From which they go on, one for each; empty: from nothing.
+    run
+        The run that goes on; None: a new one.
+
+    Returns
+    -------
+    policies : list of Policy
+    notes : list of str
+        What the user is to be told.
+
+    Raises
+    ------
+    ConfigError
+        The settings do not fit the algorithm's data path.
+    CheckpointError
+        A checkpoint's weights are of another architecture.
+    MemoryError
+        The arenas do not fit in memory; the message shows the arithmetic.
+    """
+    models = [new_model(algorithm) for algorithm in algorithms.values()]
+    starts = [_start_from(checkpoint, model) for checkpoint, model in zip(checkpoints, models, strict=False)]
+    starts = starts or [Start() for _ in models]
+    shapes = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
+    opened = [
+        data_path(algorithm).open(algorithm, shape, start, None if run is None else run.of_policy(name).replay_path)
+        for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=True)
+    ]
+    first = ExperienceArena.create(_side_by_side(shapes))
+    policies = []
+    for number, (name, algorithm) in enumerate(algorithms.items()):
+        model, start, arena = models[number], starts[number], first.policies[number]
+        weights = SharedWeights(model, arena.weights)
+        weights.publish(start.state.version, start.state.steps)
+        path, _ = opened[number]
+        path.begin(arena, algorithm, model, start)
+        best_weights = BestWeights(arena.best_weights)
+        policy = Policy(number, name, algorithm, model, start, path, arena, weights, best_weights)
+        if run is not None:
+            policy.go_on_from_best(run.of_policy(name).checkpoints)
+        policies.append(policy)
+    return policies, [note for _, note in opened if note is not None]
+
+
+def new_model(algorithm: Algorithm) -> PolicyNetwork:
+    """Make an algorithm's network with the weights that its seed gives it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(algorithm.config.seed)
+        return algorithm.build_model()
+
+
+def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
+    """Load the newest checkpoints of a run that are intact, of all its policies and of the same moment.
+
+    Raises
+    ------
+    CheckpointError
+        There are none.
+    """
+    if not run.policies:
+        return [run.checkpoints.latest(report)]
+    stores = [run.of_policy(name).checkpoints for name in run.policies]
+    common = set.intersection(*(set(store.steps()) for store in stores))
+    for steps in sorted(common, reverse=True):
+        try:
+            return [load_checkpoint(store.path_of(steps)) for store in stores]
+        except DamagedCheckpointError as error:
+            if report is not None:
+                report(f"{error}; using the one before")
+    raise CheckpointError(
+        f"{run.path} has no intact checkpoint of all its policies ({', '.join(run.policies)}) of the same steps"
+    )
+
+
+def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
+    require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
+    model.load_state_dict(checkpoint.weights)
+    state, meta = checkpoint.state or {}, checkpoint.meta
+    learned = LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"])
+    return Start(learned, state, seconds=meta.get("seconds", 0.0))
+
+
+def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:
+    """The shape of the first policy's arena, behind which those of the others lie."""
+    return replace(shapes[0], others=tuple(shapes[1:]))

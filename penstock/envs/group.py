@@ -1,0 +1,57 @@
+"""A group: environments that step together, and the lanes of each policy that acts in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.envs.lanes import Lanes
+
+
+class Group(ABC):
+    """Environments that step together.
+
+    Parameters
+    ----------
+    lanes
+        Of each policy.
+
+    Attributes
+    ----------
+    lanes
+        The same, as a tuple.
+    """
+
+    def __init__(self, lanes: Sequence[Lanes]) -> None:
+        self.lanes = tuple(lanes)
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Start a new episode everywhere."""
+
+    @abstractmethod
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        """Step everything; actions are those of each policy's lanes, as `Lanes.step` takes them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every environment; a second call does nothing."""
+
+
+class LanesAlone(Group):
+    """Environments of one agent: the lanes of one policy."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        super().__init__([lanes])
+        self._only = lanes
+
+    def reset(self) -> None:
+        self._only.reset()
+
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        self._only.step(actions[0])
+
+    def close(self) -> None:
+        self._only.close()
