@@ -60,6 +60,11 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         raise ConfigError(
             f"num_policies={config.num_policies} and policies={list(config.policies)} say different things: give one"
         )
+    if config.num_policies > len(found):
+        raise ConfigError(
+            f"num_policies={config.num_policies} is more than the {len(found)} agents of the environment: "
+            f"{', '.join(found)}"
+        )
     settings = config.policies or {
         str(number): {AGENTS: list(found[number :: config.num_policies])} for number in range(config.num_policies)
     }

@@ -130,5 +130,9 @@ def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
     if config.num_lanes * config.segment_length % batch_size:
         raise ConfigError(
             f"batch_size={batch_size} does not divide the {config.num_lanes * config.segment_length} steps that "
-            f"{config.lanes_in_words} collect in segments of {config.segment_length}"
+            f"{config.lanes_in_words} collect in segments of {config.segment_length}{_of_agents(config)}"
         )
+
+
+def _of_agents(config: FreshConfig) -> str:
+    return "; where environments have several agents, say num_agents" if config.num_agents is None else ""

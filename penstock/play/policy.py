@@ -130,7 +130,7 @@ class Policy:
         return draw(count, action.noise_size)
 
 
-def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
+def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, **settings: Any) -> Policy:
     """Load a trained policy.
 
     Weights and settings are read without executing code. The algorithm and an encoder of one's own are imported from
@@ -140,6 +140,8 @@ def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
     ----------
     path
         A run directory (its best checkpoint is taken), a checkpoint, or what ``save`` wrote.
+    policy
+        Of a run of several policies: the name or number of the one that is meant.
     **settings
         Settings that could not be written to the checkpoint by value, such as ``encoder=MyEncoder``.
 
@@ -148,7 +150,7 @@ def load_policy(path: str | os.PathLike[str], **settings: Any) -> Policy:
     CheckpointError
         There is none, it is damaged or foreign, or its weights do not fit the network of its settings.
     """
-    checkpoint = load_checkpoint(resolve_checkpoint(path))
+    checkpoint = load_checkpoint(resolve_checkpoint(path, policy=policy))
     meta = checkpoint.meta
     algorithm_class = load_algorithm(meta["algorithm"])
     config = make_config(algorithm_class.Config, {**meta["config"], **settings})

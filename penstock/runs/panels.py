@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.runs.status import REAL_WORK, RoleShare, Status
+from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
@@ -53,6 +53,8 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
         height = max(throughput.row_count, learning.row_count) + 2
         middle.add_row(_panel(throughput, "throughput", height=height), _panel(learning, "learning", height=height))
     parts: list[RenderableType] = [_header(status, width), middle]
+    if status.policies:
+        parts.append(_panel(_policies(status.policies), "policies"))
     if status.roles:
         parts.append(_roles(status, width))
     return Group(*parts)
@@ -271,6 +273,19 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
     if hidden:
         rows.add_row(f"and {hidden} more", Text("in metrics.jsonl", "dim"))
     return rows
+
+
+def _policies(policies: Sequence[PolicyStatus]) -> Table:
+    """A row for each policy of a run that has several."""
+    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    for title in ("policy", "steps", "return", "evaluation", "updates", "policy lag", "learning rate"):
+        table.add_column(title, justify="left" if title == "policy" else "right")
+    for policy in policies:
+        lag = policy.policy_lag_mean if "policy_lag/mean" in policy.experience else None
+        shown = (policy.mean_return, policy.eval_return, lag, policy.learning_rate)
+        returns, evaluation, lags, rate = ("-" if value is None else number(value) for value in shown)
+        table.add_row(policy.name, f"{policy.steps:,}", returns, evaluation, f"{policy.updates:,}", lags, rate)
+    return table
 
 
 def _roles(status: Status, width: int) -> Panel:

@@ -222,7 +222,10 @@ class RunDirectory:
 
 
 def resolve_checkpoint(
-    path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None
+    path: str | os.PathLike[str],
+    prefer: str = BEST,
+    report: Callable[[str], None] | None = None,
+    policy: int | str | None = None,
 ) -> Path:
     """Find the checkpoint that is meant by a run directory, a checkpoint, or what ``algo.save`` wrote.
 
@@ -235,6 +238,8 @@ def resolve_checkpoint(
         steps of one, e.g. "50000".
     report
         Is told of each damaged checkpoint that was passed over.
+    policy
+        Of a run of several policies: which.
 
     Raises
     ------
@@ -247,7 +252,11 @@ def resolve_checkpoint(
             raise CheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
         verify_checkpoint(path)
         return path
-    store = RunDirectory.open(path).checkpoints
+    run = RunDirectory.open(path)
+    if run.policies and str(policy) not in run.policies:
+        asked = "say which policy is meant" if policy is None else f"there is no policy {policy!r}"
+        raise CheckpointError(f"{path} is a run of the policies {', '.join(run.policies)}: {asked}")
+    store = run.of_policy(str(policy) if run.policies else "").checkpoints
     if prefer == BEST and store.has_best():
         try:
             verify_checkpoint(store.best_path)

@@ -57,7 +57,7 @@ def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch)
     from penstock.engine.endings import TrainingFailed
     from penstock.engine.supervisor import Supervisor
 
-    def set_weights_without_fence(self, weights):
+    def set_weights_without_fence(self, policy, weights):
         self.backend.send("learner", SetWeights(weights, None))
         self._turn_until(lambda: self._weights_set, 10.0)
 

@@ -76,22 +76,25 @@ class LearnerWeights(SharedWeights):
     def __init__(self, model: torch.nn.Module, arena: ExperienceArena, exchange: WeightsExchange) -> None:
         super().__init__(model, arena.weights)
         self._exchange = exchange
-        self._published_steps = 0
+        self._is_shown = True
 
     def publish(self, version: int, steps: int) -> None:
         """Give the model's weights to the inference."""
         self._exchange.leave(self._model_bytes, version, steps)
-        self.version, self._published_steps = version, steps
+        self.version, self._steps[0] = version, steps
+        self._is_shown = False
 
     def show(self) -> None:
         """Copy to the block what was published last, if it does not lie there yet."""
-        if self._block.version != self.version:
-            super().publish(self.version, self._published_steps)
+        if not self._is_shown:
+            super().publish(self.version, self.steps)
+            self._is_shown = True
 
     def refresh(self) -> None:
         """Load what lies in the block, and give it to the inference."""
         super().refresh()
         self.publish(self.version, self.steps)
+        self._is_shown = True
 
 
 class InferenceWeights(SharedWeights):

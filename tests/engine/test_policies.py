@@ -1,0 +1,174 @@
+"""Several policies in one run: each with its own settings, spaces, arena, learner, weights and checkpoints."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+import penstock
+from penstock.config import ConfigError
+from penstock.engine.policies import checkpoints_to_go_on_from
+from penstock.envs.failures import UnsupportedSpaceError
+from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.run_directory import RunDirectory
+from tests.comparing import identical
+from tests.engine.processes import Watched, pids_of, wait_until
+from tests.envs.counting import CountingEnv
+from tests.envs.two_sides import TwoSides
+
+pytestmark = pytest.mark.timeout(90)
+
+SIDES = {"hunters": {"agents": "hunter_*", "learning_rate": 0.01}, "prey": {"agents": "prey", "entropy_coef": 0.0}}
+SMALL = {
+    "env": TwoSides, "policies": SIDES, "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8,
+    "batch_size": 64, "hidden_sizes": (16,), "learning_rate": 0.003, "learning_rate_schedule": "constant",
+    "eval_interval": 0, "eval_episodes": 4,
+}  # fmt: skip
+SERIAL = {**SMALL, "backend": "serial", "run_dir": None}
+
+
+def test_both_sides_learn_each_from_its_own():
+    with penstock.APPO(**SERIAL, total_steps=9_000) as trainer:
+        trainer.train(quiet=True)
+        hunters, prey = trainer.status.policies
+        found = trainer.evaluate(8)
+        assert (hunters.name, prey.name) == ("hunters", "prey")
+        assert hunters.steps == pytest.approx(6_000, abs=200) and prey.steps == pytest.approx(3_000, abs=200)
+        assert trainer.status.steps == hunters.steps + prey.steps >= 9_000
+        assert (hunters.learning_rate, prey.learning_rate) == (0.01, 0.003)
+        assert found["hunters"].mean_return >= 7.0 and found["prey"].mean_return >= 7.0
+        assert (found["hunters"].episodes, found["prey"].episodes) == (16, 8)
+
+
+def test_one_seed_gives_one_set_of_weights_in_one_call_or_in_several():
+    def trained(*calls):
+        with penstock.APPO(**SERIAL, total_steps=10_000) as trainer:
+            for steps in calls:
+                trainer.train(steps, quiet=True)
+            return trainer.get_parameters(), trainer.status.steps
+
+    (weights, steps), (again, same) = trained(1_200), trained(1_200)
+    assert steps == same and weights.keys() == {"hunters", "prey"}
+    assert all(identical(weights[name], again[name]) for name in weights)
+
+
+def test_weights_of_one_policy_are_set_and_the_other_goes_on_as_it_was():
+    with penstock.APPO(**SERIAL, total_steps=10_000) as trainer:
+        trainer.train(600, quiet=True)
+        before = trainer.get_parameters()
+        epochs = [policy.arena.control[0] for policy in trainer._policies]
+        zeros = {name: torch.zeros_like(tensor) for name, tensor in before["prey"].items()}
+        trainer.set_parameters({"prey": zeros})
+        after = trainer.get_parameters()
+        assert identical(after["prey"], zeros) and identical(after["hunters"], before["hunters"])
+        assert [policy.arena.control[0] for policy in trainer._policies] == [epochs[0], epochs[1] + 1]
+        with pytest.raises(ConfigError, match=r"policies \['fox'\]; there are \['hunters', 'prey'\]"):
+            trainer.set_parameters({"fox": zeros})
+        with pytest.raises(CheckpointError, match="another architecture"):
+            trainer.set_parameters({"hunters": zeros})
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_in_processes_a_run_is_saved_resumed_and_played(tmp_path, inference):
+    settings = {**SMALL, "inference": inference, "run_dir": str(tmp_path / "run")}
+    with penstock.APPO(**settings, total_steps=3_000) as trainer:
+        trainer.train(2_000, quiet=True)
+        roles = set(pids_of(trainer))
+        weights, steps = trainer.get_parameters(), trainer.status.steps
+    policy_workers = {"policy-0", "policy-1"} if inference == "central" else set()
+    assert roles == {"launcher", "rollout-0", "learner", "learner-1", "evaluator"} | policy_workers
+    run = RunDirectory.open(tmp_path / "run")
+    assert run.policies == ["hunters", "prey"]
+    with penstock.APPO.resume(tmp_path / "run") as resumed:
+        assert resumed.status.steps == steps
+        assert all(identical(resumed.get_parameters()[name], weights[name]) for name in weights)
+        result = resumed.train(quiet=True)
+    assert result.steps >= 3_000
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert {"policy/hunters/loss/value_loss", "policy/prey/learning_rate"} <= lines[-1].keys()
+    policy = penstock.load_policy(tmp_path / "run", policy="prey")
+    assert policy.act([0.0, 0.0]) in (0, 1, 2)
+    with pytest.raises(CheckpointError, match="a run of the policies hunters, prey: say which"):
+        penstock.load_policy(tmp_path / "run")
+
+
+def test_checkpoints_of_one_moment_are_gone_on_from(tmp_path):
+    settings = {**SERIAL, "run_dir": str(tmp_path / "run"), "checkpoint_interval": 500}
+    with penstock.APPO(**settings, total_steps=2_000) as trainer:
+        trainer.train(quiet=True)
+    run = RunDirectory.open(tmp_path / "run")
+    stores = [run.of_policy(name).checkpoints for name in run.policies]
+    assert stores[0].steps() == stores[1].steps() and len(stores[0].steps()) == 3
+    newest = stores[1].path_of(stores[1].steps()[-1])
+    (newest / "weights.safetensors").write_bytes(b"damaged")
+    told = []
+    found = checkpoints_to_go_on_from(run, told.append)
+    assert {checkpoint.path.name for checkpoint in found} == {str(stores[0].steps()[-2])} and len(told) == 1
+
+
+def test_policies_of_the_same_settings_play_the_agents_in_turn():
+    settings = {**SERIAL, "env": TwoAlike, "policies": {}, "num_policies": 2, "num_agents": 4, "total_steps": 2_000}
+    with penstock.PPO(**settings) as trainer:
+        trainer.train(512, quiet=True)
+        assert trainer.get_parameters().keys() == {0, 1}
+        assert [policy.name for policy in trainer.status.policies] == ["0", "1"]
+        assert [policy.config.num_agents for policy in (p.algorithm for p in trainer._policies)] == [2, 2]
+
+
+class TwoAlike(TwoSides):
+    """Four of a kind."""
+
+    possible_agents = ("a", "b", "c", "d")
+
+
+def test_replay_driven_policies_learn_side_by_side():
+    settings = {
+        name: SERIAL[name] for name in ("env", "policies", "backend", "run_dir", "eval_interval", "num_workers")
+    }
+    settings["policies"] = {name: {"agents": each["agents"]} for name, each in SIDES.items()}
+    more = {"learning_starts": 200, "exploration_steps": 2_000, "learning_rate": 0.003, "total_steps": 4_500}
+    with penstock.DQN(**settings, **more, num_envs_per_worker=4, batch_size=64, hidden_sizes=(16,)) as trainer:
+        trainer.train(quiet=True)
+        assert all(evaluation.mean_return >= 6.0 for evaluation in trainer.evaluate(8).values())
+
+
+def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
+    settings = {**SMALL, "run_dir": None, "inference": "central", "num_workers": 2}
+    with penstock.APPO(**settings, total_steps=10**9) as trainer:
+        trainer.train(1_000, quiet=True)
+        killed = pids_of(trainer)["rollout-0"]
+        os.kill(killed, signal.SIGKILL)
+        trainer.train(3_000, quiet=True)
+        wait_until(lambda: pids_of(trainer).get("rollout-0", killed) != killed, "the worker is replaced")
+        status, watched = trainer.status, Watched(list(pids_of(trainer).values()))
+        assert status.restarts == 1 and all(policy.steps > 900 for policy in status.policies)
+    assert not watched.left_after(5.0)
+
+
+def policies(**of_each):
+    return {**SERIAL, "policies": of_each}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (policies(a={"agents": "hunted_*"}), r"policies\['a'\]: no agent matches 'hunted_\*'.*hunter_0, hunter_1"),
+        (policies(a={"agents": "hunter_*"}), "agent 'prey' needs one policy, and no policy plays it"),
+        (policies(a={"agents": "*"}, b={"agents": "prey"}), "'prey' needs one policy, and the policies a and b play"),
+        (policies(a={"agents": "*", "num_workers": 3}), r"policies\['a'\]: num_workers is of the whole run"),
+        (policies(a={"agents": "*", "learning_rat": 0.1}), r"policies\['a'\]: unknown setting 'learning_rat'"),
+        (policies(a={}), r"policies\['a'\]: agents=None is not legal"),
+        ({**SERIAL, "policies": {}, "num_policies": 9}, "num_policies=9 is more than the 3 agents"),
+        ({**SERIAL, "env": CountingEnv, "policies": {}, "num_policies": 2}, "num_policies: .* has one agent"),
+    ],
+)
+def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        penstock.APPO(**settings)
+
+
+def test_agents_of_one_policy_with_different_spaces_are_told_to_have_policies_of_their_own():
+    with pytest.raises(UnsupportedSpaceError, match="give them policies of their own"):
+        penstock.APPO(**{**SERIAL, "policies": {}})
