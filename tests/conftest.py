@@ -1,11 +1,15 @@
 """What all tests share."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.starting import Start, starter
+
+# Before torch is loaded: test processes share the cores, and threads of several would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TESTS = Path(__file__).parent
 SLOW = ("engine", "bench", "search")
