@@ -81,6 +81,11 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
 
 
 def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"policies[{name!r}]={settings!r} is not legal: give its settings by name, such as {{'agents': 'red_*'}}; "
+            f"on the command line {name}='{{\"agents\": \"red_*\"}}'"
+        )
     given = settings.get(AGENTS)
     patterns = [given] if isinstance(given, str) else given
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):

@@ -159,6 +159,7 @@ def policies(**of_each):
         (policies(a={"agents": "*"}, b={"agents": "prey"}), "'prey' needs one policy, and the policies a and b play"),
         (policies(a={"agents": "*", "num_workers": 3}), r"policies\['a'\]: num_workers is of the whole run"),
         (policies(a={"agents": "*", "learning_rat": 0.1}), r"policies\['a'\]: unknown setting 'learning_rat'"),
+        (policies(a="hunter_*"), r"policies\['a'\]='hunter_\*' is not legal: give its settings by name"),
         (policies(a={}), r"policies\['a'\]: agents=None is not legal"),
         ({**SERIAL, "policies": {}, "num_policies": 9}, "num_policies=9 is more than the 3 agents"),
         ({**SERIAL, "env": CountingEnv, "policies": {}, "num_policies": 2}, "num_policies: .* has one agent"),
