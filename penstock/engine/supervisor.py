@@ -412,7 +412,7 @@ class Supervisor:
         if self._run_directory is not None:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self.saves.save_run(self.meta(), self.progress.steps, FAREWELL_SECONDS)
-            if self._run_directory.of_policy(self._policies[0].name).checkpoints.steps():
+            if self._run_directory.checkpoints.steps():
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)

@@ -163,8 +163,9 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> CheckpointStore:
-        """The run's checkpoints, where it has one policy."""
-        return CheckpointStore(self.path / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
+        """The run's checkpoints; of several policies those of the first, whose steps are those of all."""
+        place = self.of_policy(self.policies[0]).path if self.policies else self.path
+        return CheckpointStore(place / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
 
     def of_policy(self, name: str) -> RunDirectory:
         """Where a policy's own lies: in the run's directory, or, of several policies, in one within it."""
