@@ -262,6 +262,8 @@ class Lanes(ABC):
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
         if isinstance(problem, BaseException):
             problem = "".join(traceback.format_exception(problem)).rstrip()
+        elif self.agents and lane is not None:
+            problem += f" (agent {self.agents[lane % len(self.agents)]!r})"
         run_lane = None if lane is None else self.first_lane + lane
         return EnvironmentFailure(self.name, phase, run_lane, self._steps, problem)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, Literal
 
@@ -14,7 +16,7 @@ from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Ending, Game, GameError, Turn
 from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import Lanes
-from penstock.envs.masks import MASK
+from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.translation import environment_specs
 
@@ -87,6 +89,7 @@ class SeatLanes(Lanes):
         for number in range(len(self._games)):
             self._reset_game(number)
         self.reward.fill(0.0)
+        self._grant_unearned()
 
     def step(self, actions: np.ndarray) -> None:
         chosen = self._decode.each(actions)
@@ -111,13 +114,9 @@ class SeatLanes(Lanes):
             self._take(number, turn, reward)
             if turn.is_over:
                 self._reset_game(number)
-        self.finals = np.array(
-            [lane for lane in self._endings if self.truncated[lane] and self.moved[lane]], np.int64
-        )
+        self.finals = np.array([lane for lane in self._endings if self.truncated[lane]], np.int64)
         self._settle_reward(reward)
-        for lane in self._unearned.nonzero()[0].tolist():
-            self._episodes.grant(lane, self._unearned[lane])
-        self._unearned.fill(0.0)
+        self._grant_unearned()
         for lane, ending in self._endings.items():
             if SUCCESS in ending.info:
                 self._episodes.tell_success(lane, ending.info[SUCCESS])
@@ -156,73 +155,84 @@ class SeatLanes(Lanes):
         for lane in seats:
             if self._lives[lane]:
                 problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
-                raise self._failure("step", lane, problem + self._named(lane))
+                raise self._failure("step", lane, problem)
             if self._steps and not self._played[lane]:
                 self._episodes.skip(lane)
             self._played[lane] = False
         seed, self._seeds[number] = self._seeds[number], None
         turn = self._call("reset", number, partial(self._games[number].reset, seed))
         if not turn.asked:
-            raise self._failure("reset", seats.start, "expected an agent that is to act after reset(), found none")
+            raise self._failure_of_game("reset", number, "expected an agent that is to act after reset(), found none")
         self._take(number, turn, np.zeros(self.num_lanes))
 
     def _take(self, number: int, turn: Turn, reward: np.ndarray) -> None:
         """Take what a turn of a game has brought; `reward`, float64 ``[N]``, gets what completed transitions brought.
 
-        What an agent got before it acted at all counts in its episode's return alone.
+        What an agent got before it acted at all counts in its episode's return alone; an episode that ends before that
+        has no steps.
         """
         first = self._seats(number).start
-        self._gather(first, turn)
+        self._gather(number, turn)
         for seat, ending in turn.ended.items():
             lane = first + seat
-            if self.pending[lane]:
-                reward[lane] = self._gathered[lane]
-            else:
-                self._episodes.grant(lane, self._gathered[lane])
-            self._gathered[lane] = 0.0
-            self.moved[lane] = self.valid[lane] = self.pending[lane]
-            self.pending[lane] = self._lives[lane] = False
+            self._collect("step", lane, ending.info)
+            if not self.pending[lane]:
+                self._gathered[lane] = 0.0
+                continue
+            self._complete(lane, reward)
+            self._lives[lane] = False
             self.terminated[lane] = ending.terminated
             self.truncated[lane] = ending.truncated and not ending.terminated
+            # The reset that comes before it is written may use its memory again.
+            if self.truncated[lane]:
+                ending = ending._replace(observation=deepcopy(ending.observation))
             self._endings[lane] = ending
-            self._played[lane] = True
-            self._collect("step", lane, ending.info)
         for seat, (observation, info) in turn.asked.items():
             lane = first + seat
             phase: Literal["reset", "step"] = "step" if self._lives[lane] else "reset"
             self._collect(phase, lane, info)
-            if self._games[number].is_simultaneous and self._offers_nothing(observation, info):
+            if self._games[number].is_simultaneous and forbids_all(self.observation, observation, info):
                 continue
             if self.pending[lane]:
-                self.moved[lane] = self.valid[lane] = True
-                self.pending[lane] = False
-                reward[lane], self._gathered[lane] = self._gathered[lane], 0.0
+                self._complete(lane, reward)
             elif not self._lives[lane]:
                 self._unearned[lane], self._gathered[lane] = self._gathered[lane], 0.0
             self.first[lane] = not self._lives[lane]
             self.asked[lane] = self._lives[lane] = self._played[lane] = True
             self._shown[lane] = self._observation(phase, lane, observation, info)
 
-    def _gather(self, first: int, turn: Turn) -> None:
-        rewards = turn.rewards
-        if self._team_reward != "own" and rewards:
+    def _complete(self, lane: int, reward: np.ndarray) -> None:
+        """End the transition of a lane's pending action."""
+        self.moved[lane] = self.valid[lane] = True
+        self.pending[lane] = False
+        reward[lane], self._gathered[lane] = self._gathered[lane], 0.0
+
+    def _gather(self, number: int, turn: Turn) -> None:
+        """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
+        lanes = self._seats(number)
+        rewards = {lanes[seat]: self._number(lanes[seat], value) for seat, value in turn.rewards.items()}
+        if self._team_reward != "own":
             total = sum(rewards.values())
             share = total if self._team_reward == "sum" else total / len(self.agents)
-            alive = [seat for seat in range(len(self.agents)) if self._lives[first + seat]]
-            rewards = dict.fromkeys(alive, share)
-        for seat, value in rewards.items():
-            try:
-                self._gathered[first + seat] += value
-            except (TypeError, ValueError) as error:
-                problem = f"expected a single number as reward of {self.agents[seat]!r}, found {value!r}"
-                raise self._failure("step", first + seat, problem) from error
+            rewards = dict.fromkeys((lane for lane in lanes if self._lives[lane]), share)
+        for lane, value in rewards.items():
+            self._gathered[lane] += value
 
-    def _offers_nothing(self, observation: Any, info: Mapping[str, Any]) -> bool:
-        """Whether a mask leaves an agent no action: it only waits."""
-        if self.observation.mask is None:
-            return False
-        mask = info.get(MASK) if self.observation.mask_is_in_info else observation[MASK]
-        return mask is not None and not np.any(mask)
+    def _number(self, lane: int, reward: Any) -> float:
+        """An agent's reward, finite."""
+        try:
+            number = float(np.asarray(reward).item())
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._failure("step", lane, f"expected a single finite number as reward, found {reward!r}")
+        return number
+
+    def _grant_unearned(self) -> None:
+        """Add what agents got before their first actions to the returns of the episodes that begin."""
+        for lane in self._unearned.nonzero()[0].tolist():
+            self._episodes.grant(lane, self._unearned[lane])
+        self._unearned.fill(0.0)
 
     def _observation(
         self, phase: str, lane: int, observation: Any, info: Mapping[str, Any], *, is_final: bool = False
@@ -241,15 +251,19 @@ class SeatLanes(Lanes):
             self._writer.write_each(column, rows, shown)
         except BadObservationError as bad:
             lane = None if bad.index is None else int(lanes[bad.index])
-            raise self._failure(phase, lane, bad.problem + self._named(lane)) from bad
+            raise self._failure(phase, lane, bad.problem) from bad
         self._settle_masks(column, rows, np.full(len(rows), is_final), lanes)
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
         """Take the numbers that an info reports, and note whether it holds a mask."""
         if not isinstance(info, Mapping):
-            raise self._failure(phase, lane, f"{phase}() must return a dict as info{self._named(lane)}, found {info!r}")
+            raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {info!r}")
         if "metrics" in info:
-            self._metrics.add(info["metrics"])
+            metrics = info["metrics"]
+            if not isinstance(metrics, Mapping):
+                problem = f"expected info['metrics'] to be a dict of numbers by name, found {metrics!r}"
+                raise self._failure(phase, lane, problem)
+            self._metrics.add(metrics)
         if info.get(MASK) is not None:
             if phase == "reset":
                 self.mask_was_in_info = True
@@ -264,15 +278,15 @@ class SeatLanes(Lanes):
         except EnvironmentFailure:
             raise
         except GameError as error:
-            lane = first + (error.seat or 0)
-            named = "" if error.seat is None else self._named(lane)
-            raise self._failure(phase, lane, error.problem + named) from error
+            if error.seat is None:
+                raise self._failure_of_game(phase, number, error.problem) from error
+            raise self._failure(phase, first + error.seat, error.problem) from error
         except (Exception, SystemExit) as error:
             raise self._failure(phase, first, error) from error
 
-    def _named(self, lane: int | None) -> str:
-        """Whose lane it is."""
-        return "" if lane is None else f" (agent {self.agents[lane % len(self.agents)]!r})"
+    def _failure_of_game(self, phase: str, number: int, problem: str) -> EnvironmentFailure:
+        """One that is no agent's: the lane is the game's first."""
+        return EnvironmentFailure(self.name, phase, self.first_lane + self._seats(number).start, self._steps, problem)
 
 
 def _specs_of(game: Game, mask_is_in_info: bool) -> tuple[Any, Any]:

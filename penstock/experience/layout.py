@@ -75,7 +75,7 @@ class RunShape:
     shared_nbytes
         Size of the parameters that rollout workers train together, where they do; else 0.
     num_agents
-        Lanes of each environment: its agents.
+        Lanes of each environment, its agents, which may wait for each other; None: it has one lane, which never waits.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     """
@@ -93,7 +93,7 @@ class RunShape:
     weights_nbytes: int
     shared_nbytes: int = 0
     redistribution_nbytes: int = 0
-    num_agents: int = 1
+    num_agents: int | None = None
 
     @property
     def num_lanes(self) -> int:
@@ -103,7 +103,7 @@ class RunShape:
     @property
     def lanes_per_worker(self) -> int:
         """Lanes of each rollout worker."""
-        return self.num_envs_per_worker * self.num_agents
+        return self.num_envs_per_worker * (self.num_agents or 1)
 
     @property
     def envs_per_group(self) -> int:
@@ -113,7 +113,7 @@ class RunShape:
     @property
     def group_size(self) -> int:
         """Lanes per group."""
-        return self.envs_per_group * self.num_agents
+        return self.envs_per_group * (self.num_agents or 1)
 
     @property
     def all_groups(self) -> int:
@@ -190,7 +190,7 @@ class RunShape:
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
-        yield array("decision_memory", (self.num_lanes if self.num_agents > 1 else 0, size), "float32")
+        yield array("decision_memory", (self.num_lanes if self.num_agents else 0, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("request_rows", (self.all_groups, self.group_size), "int64")

@@ -26,7 +26,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.film import film
 from penstock.play.noise import NoiseStreams
-from penstock.play.policy import load_policy
+from penstock.play.policy import environment_of, load_policy
 
 MAX_LANES = 25
 # Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
@@ -41,7 +41,7 @@ class Evaluation:
     Attributes
     ----------
     returns, lengths
-        True, undiscounted return and number of steps of each episode.
+        True, undiscounted return and number of steps of each episode; of a game, those of each agent.
         Of those that were given up, what they had returned by then.
     steps
         Steps that the weights had learned from.
@@ -119,7 +119,7 @@ class Player:
         self._deterministic = deterministic
         self._device = next(model.parameters()).device
         self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
-        self._obs = np.empty((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+        self._obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
         self._noise = NoiseStreams(
             lanes.action.noise, lanes.action.noise_size,
             range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
@@ -141,7 +141,7 @@ class Player:
         episodes
             How many in all, a multiple of the number of environments.
         max_steps
-            Steps after which an episode is given up; its lane plays no other.
+            Steps after which an episode is given up; its lane plays no other. The whole game of an agent is given up.
         deadline
             When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
         on_step
@@ -170,12 +170,19 @@ class Player:
                     plays_on[lane] = len(played[lane]) < quota
             is_late = time.monotonic() >= deadline
             too_long = plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+            too_long |= plays_on & self._in_games_of(too_long)
             given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
             plays_on &= ~too_long & (not is_late)
         whole = [episode for lane in played for episode in lane]
         counted = [episode for episode in whole if episode.length] or whole
+        given_up = [episode for episode in given_up if episode.length]
         _, returns, lengths, successes = zip(*counted, *given_up, strict=True)
         return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+
+    def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
+        """Whether a lane's game is that of one of these lanes, bool ``[N]``."""
+        seats = max(1, len(self._lanes.agents))
+        return lanes.reshape(-1, seats).any(axis=1).repeat(seats)
 
     def _where_asked(self, memory: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
         """Memory of lanes that act, and as it was `before` of those that wait for their turn."""
@@ -221,7 +228,7 @@ def evaluate_run(
     path
         What `load_policy` takes.
     episodes
-        How many to play, the same quota in every lane.
+        How many to play, the same quota in every lane; of games, how many of every agent.
     deterministic
         Take the most probable actions, not samples.
     video
@@ -235,10 +242,7 @@ def evaluate_run(
     """
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
-    env = dataclasses.replace(
-        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
-        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
-    )
+    env = environment_of(policy)
     seed = secrets.randbits(31) if seed is None else seed
     evaluation = evaluate_model(
         policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,

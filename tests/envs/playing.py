@@ -77,6 +77,17 @@ class AtOnce(_Counting):
         return shown, rewards, terminated, truncated, {a: {} for a in shown}
 
 
+class Masked(AtOnce):
+    """An agent's mask offers nothing in every other step."""
+
+    def observation_space(self, agent):
+        return spaces.Dict({"seen": spaces.Box(-np.inf, np.inf, (3,)), "action_mask": spaces.MultiBinary(2)})
+
+    def shown(self, agent):
+        turn = self.tick % 2 == self.possible_agents.index(agent)
+        return {"seen": super().shown(agent), "action_mask": np.full(2, turn, np.int8)}
+
+
 class InTurn(_Counting):
     """An AECEnv whose agents act one after the other; move m gives agent i the reward ``10^i * m``, m from 1.
 

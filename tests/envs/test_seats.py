@@ -10,7 +10,7 @@ from penstock.envs.making import make_env, probe
 from penstock.envs.seats import SeatLanes
 from penstock.envs.spec import EnvSpec
 from tests.envs.counting import CountingEnv
-from tests.envs.playing import AtOnce, InTurn, Part
+from tests.envs.playing import AtOnce, InTurn, Masked, Part
 
 
 def seat_lanes(*envs, **more):
@@ -167,23 +167,45 @@ def test_tuple_spaces_with_a_member_for_each_agent_are_a_game():
     assert probe(EnvSpec.resolve(CountingEnv)).agents == ()
 
 
-class Masked(AtOnce):
-    """An agent's mask offers nothing in every other step."""
-
-    def observation_space(self, agent):
-        return spaces.Dict({"seen": spaces.Box(-np.inf, np.inf, (3,)), "action_mask": spaces.MultiBinary(2)})
-
-    def shown(self, agent):
-        turn = self.tick % 2 == self.possible_agents.index(agent)
-        return {"seen": super().shown(agent), "action_mask": np.full(2, turn, np.int8)}
-
-
 def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     lanes = seat_lanes(Masked([Part(0, 4, "terminated")] * 2))
     assert [(moved, asked) for moved, asked, _ in play(lanes, 4)] == [
         ({}, [1]), ({0: (3.0, False, False)}, [0]), ({1: (5.0, False, False)}, [1]),
         ({0: (7.0, True, False), 1: (4.0, True, False)}, [0]),
     ]  # fmt: skip
+
+
+class Late(Masked):
+    """The second agent is offered nothing, and is out before it ever is."""
+
+    def shown(self, agent):
+        return {**super().shown(agent), "action_mask": np.full(2, agent == "player_0", np.int8)}
+
+
+def test_an_agent_that_is_over_before_it_ever_acted_has_an_episode_of_no_steps():
+    lanes = seat_lanes(Late([Part(0, 4, "terminated"), Part(0, 2, "terminated")]))
+    assert [(moved, asked) for moved, asked, _ in play(lanes, 4)][1] == ({0: (2.0, False, False)}, [0])
+    assert [episode[:3] for episode in lanes.take_episodes()] == [(1, 0.0, 0), (0, 10.0, 4)]
+    assert not lanes.terminated[1]
+
+
+class InPlace(AtOnce):
+    """All observations lie in the same memory."""
+
+    memory = np.zeros((2, 3), np.float32)
+
+    def shown(self, agent):
+        row = self.memory[self.possible_agents.index(agent)]
+        row[:] = super().shown(agent)
+        return row
+
+
+def test_a_final_observation_outlives_the_reset_that_uses_its_memory_again():
+    lanes = seat_lanes(InPlace([Part(0, 2, "truncated")] * 2))
+    play(lanes, 2)
+    column = np.zeros((2, 3), np.float32)
+    lanes.write_finals(column, np.arange(2))
+    assert column.tolist() == [[0.0, 0.0, 2.0], [1.0, 0.0, 2.0]]
 
 
 def test_games_are_seeded_once_and_closed():
@@ -217,6 +239,23 @@ class Vanishing(AtOnce):
         return answers
 
 
+class Poor(AtOnce):
+    reward: object = np.nan
+
+    def step(self, actions):
+        shown, rewards, *rest = super().step(actions)
+        return (shown, {**rewards, "player_1": self.reward}, *rest)
+
+
+class Torn(Poor):
+    reward: object = (1.0, 2.0)
+
+
+class Blind(AtOnce):
+    def shown(self, agent):
+        return super().shown(agent) * (np.nan if agent == "player_1" and self.tick else 1.0)
+
+
 class Abandoned(InTurn):
     def step(self, action):
         super().step(action)
@@ -229,6 +268,9 @@ class Abandoned(InTurn):
         (Back([Part(0, 1, "terminated"), Part(0, 4, "terminated")]), 2, "to stay away until reset.*'player_0'"),
         (Unpaid([Part(0, 4, "terminated")] * 2), 1, "must return a reward.*'player_1'"),
         (Vanishing([Part(0, 4, "terminated")] * 2), 1, "terminated or truncated, found neither.*'player_1'"),
+        (Poor([Part(0, 4, "terminated")] * 2), 1, "single finite number as reward, found nan .*'player_1'"),
+        (Torn([Part(0, 4, "terminated")] * 2), 1, r"as reward, found \[1.0, 2.0\] .*'player_1'"),
+        (Blind([Part(0, 4, "terminated")] * 2), 1, "finite.*'player_1'"),
         (Abandoned(2, 9, ["terminated"] * 2), 1, "terminated or truncated by the end of its game.*'player_0'"),
     ],
 )
@@ -236,6 +278,7 @@ def test_a_game_that_breaks_its_contract_is_named_with_agent_and_lane(env, steps
     lanes = seat_lanes(AtOnce([Part(0, 9, "terminated")] * 2), env, first_lane=10)
     with pytest.raises(EnvironmentFailure, match=problem) as caught:
         play(lanes, steps)
+        shown(lanes)
     assert caught.value.lane in (12, 13)
 
 

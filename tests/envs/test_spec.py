@@ -332,7 +332,7 @@ def test_stacks_of_frames_are_told_from_rows_of_bytes_that_hold_stacks() -> None
 
 
 def test_lanes_need_at_least_one_lane() -> None:
-    with pytest.raises(ValueError, match="num_lanes=0: use at least 1"):
+    with pytest.raises(ValueError, match="num_envs=0: use at least 1"):
         make_env("CartPole-v1", 0)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.envs.games import game_of
 from penstock.envs.seats import SeatLanes
-from tests.envs.playing import KINDS, AtOnce, InTurn, parts
+from tests.envs.playing import KINDS, AtOnce, InTurn, Masked, Part, parts
 from tests.experience.writing import Writing, written_steps
 
 STEPS = 24
@@ -85,6 +85,28 @@ def test_an_action_from_before_a_fence_is_not_learned_from_when_its_transition_i
     writing.play(12)
     first, second = (written_steps(segments) for segments in writing.finished)
     assert first[0][0] == [0, 0, 2] and second[0][0] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_nor_if_the_fence_comes_between_two_segments(length):
+    writing = Writing(seat_lanes(InTurn(2, 7, ["terminated"] * 2)), length)
+    assert writing.writer.open()
+    while writing.writer.is_open:
+        writing.step()
+    writing.take_finished()
+    (fenced,) = writing.lanes.pending.nonzero()[0].tolist()
+    before = len(written_steps(writing.finished[fenced]))
+    writing.fence()
+    writing.play(12)
+    pending = 2 * before + fenced
+    assert written_steps(writing.finished[fenced])[before][0] == [fenced, 0, pending + 2]
+
+
+def test_a_single_agent_that_waits_has_its_action_carried_too():
+    (segments,) = write(Masked([Part(0, 9, "terminated")]), 1).finished
+    steps = written_steps(segments)
+    assert len({tuple(step[0]) for step in steps[:5]}) == 5
+    assert [step[2] for step in steps[:5]] == [1.0 + 2.0, 3.0 + 4.0, 5.0 + 6.0, 7.0 + 8.0, 9.0]
 
 
 def test_a_pending_action_keeps_what_was_recorded_with_it():
