@@ -269,7 +269,7 @@ class Abandoned(InTurn):
         (Unpaid([Part(0, 4, "terminated")] * 2), 1, "must return a reward.*'player_1'"),
         (Vanishing([Part(0, 4, "terminated")] * 2), 1, "terminated or truncated, found neither.*'player_1'"),
         (Poor([Part(0, 4, "terminated")] * 2), 1, "single finite number as reward, found nan .*'player_1'"),
-        (Torn([Part(0, 4, "terminated")] * 2), 1, r"as reward, found \[1.0, 2.0\] .*'player_1'"),
+        (Torn([Part(0, 4, "terminated")] * 2), 1, r"as reward, found \(1.0, 2.0\) .*'player_1'"),
         (Blind([Part(0, 4, "terminated")] * 2), 1, "finite.*'player_1'"),
         (Abandoned(2, 9, ["terminated"] * 2), 1, "terminated or truncated by the end of its game.*'player_0'"),
     ],
