@@ -81,7 +81,7 @@ def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_
         "unknown setting 'clip_coef': other algorithms here call it clip_range, this one has none"
     )
     assert "that is no setting here; training shows itself" in refusal(verbose=1)
-    assert "this version has single agents" in refusal(multi_agent=True)
+    assert "environments of several agents are known by what they have" in refusal(multi_agent=True)
 
 
 def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_its_answer():

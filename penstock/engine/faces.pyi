@@ -260,7 +260,7 @@ class PPO(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -681,7 +681,7 @@ class A3C(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1.
+        Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1.
     num_groups
         All lanes of a worker step together.
     inference
@@ -1941,7 +1941,7 @@ class DQN(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2176,7 +2176,7 @@ class Rainbow(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2411,7 +2411,7 @@ class ApeX(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2643,7 +2643,7 @@ class R2D2(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2875,7 +2875,7 @@ class DDPG(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3045,7 +3045,7 @@ class TD3(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3224,7 +3224,7 @@ class SAC(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3400,7 +3400,7 @@ class TQC(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3586,7 +3586,7 @@ class CrossQ(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3771,7 +3771,7 @@ class ApeXDPG(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference

@@ -96,6 +96,7 @@ class SeatLanes(Lanes):
         if len(chosen) != self.num_lanes or not self._lives.any():
             raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {len(chosen)} actions")
         self._steps += 1
+        self._env_steps += len(self._games)
         for array in (self.moved, self.valid, self.terminated, self.truncated):
             array.fill(False)
         self._endings.clear()

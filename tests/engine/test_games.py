@@ -66,7 +66,8 @@ RUNS = [
     pytest.param(penstock.A2C, Together, SEGMENTS, id="a2c"),
     pytest.param(penstock.A3C, Turns, SEGMENTS, id="a3c"),
     pytest.param(
-        penstock.IMPALA, Turns, {**SEGMENTS, "batch_size": 16, "replay": ("queue:1/2", "uniform:1/2,capacity=20")}, id="impala"
+        penstock.IMPALA, Turns,
+        {**SEGMENTS, "batch_size": 16, "replay": ("queue:1/2", "uniform:1/2,capacity=20")}, id="impala",
     ),
     pytest.param(penstock.PQN, Together, {**SEGMENTS, "batch_size": 8}, id="pqn"),
     pytest.param(penstock.DQN, Together, {**REPLAY, "n_step": 3, "prioritized": True}, id="dqn"),
@@ -85,6 +86,8 @@ def test_every_algorithm_learns_from_games_and_one_seed_gives_one_set_of_weights
             result = trainer.train(quiet=True)
             weights.append(trainer.get_parameters()[0])
             assert result.steps >= 240 and trainer.status.updates > 5 and trainer.status.episodes > 20
+            per_step = 1.0 if env is Turns else 6 / 9  # a game's: 6 ticks for 9 decisions
+            assert trainer.status.env_steps == pytest.approx(per_step * result.steps, rel=0.25)
     assert identical(*weights) and all(torch.isfinite(tensor).all() for tensor in weights[0].values())
 
 

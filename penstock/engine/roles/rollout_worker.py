@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.messages import Command, EnvironmentMetrics, Episodes, Tell, unknown
+from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.making import make_lanes
 from penstock.envs.spec import EnvSpec
@@ -45,7 +45,7 @@ class RolloutWorker:
     arena
         The run's arena.
     report
-        Called with `Episodes` and `EnvironmentMetrics` now and then.
+        Called with `Episodes`, `EnvironmentMetrics` and `EnvironmentSteps` now and then.
     actor
         Answers requests at once (local inference); None: a policy worker will.
     """
@@ -104,6 +104,8 @@ class RolloutWorker:
             metrics = group.lanes.take_metrics()
             if metrics:
                 self._report(EnvironmentMetrics(metrics))
+        if count := sum(group.lanes.take_env_steps() for group in self._groups):
+            self._report(EnvironmentSteps(count))
 
 
 class LaneGroup:

@@ -195,6 +195,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         "skipped_updates": status.skipped_updates,
         "restarts": status.restarts,
     }
+    if status.env_steps is not None:
+        values["env_steps"] = status.env_steps
     if status.learning_rate is not None:
         values["learning_rate"] = status.learning_rate
     values |= status.experience

@@ -73,6 +73,7 @@ class Progress:
         self.seconds = 0.0
         self.restarts = 0
         self.episodes = 0
+        self._env_steps = None if config.num_agents is None else 0
         self.evaluation: Evaluation | None = None
         self.best_return: float | None = None
         self._metrics: dict[str, float] = {}
@@ -113,6 +114,10 @@ class Progress:
         self.episodes += len(episodes)
         self._recent.extend(episodes)
         self._successes.extend(successes)
+
+    def take_env_steps(self, count: int) -> None:
+        """Note steps that environments of several agents have made."""
+        self._env_steps = (self._env_steps or 0) + count
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
         """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
@@ -210,6 +215,7 @@ class Progress:
             seconds=self.seconds,
             steps_per_second=self.steps_per_second,
             frame_skip=self._frame_skip,
+            env_steps=self._env_steps,
             episodes=self.episodes,
             mean_return=self.mean_return,
             mean_length=self.mean_length,
