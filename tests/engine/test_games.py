@@ -24,7 +24,7 @@ from tests.comparing import identical
 from tests.engine.collecting import Collecting, Recording
 from tests.engine.processes import FOR_EVER
 from tests.engine.replaying import Replaying, replay_of
-from tests.envs.playing import AtOnce, InTurn, Part, steps_at_once, steps_in_turn
+from tests.envs.playing import AtOnce, InTurn, Masked, Part, steps_at_once, steps_in_turn
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -44,6 +44,13 @@ class Together(AtOnce):
 
     def __init__(self) -> None:
         super().__init__(PARTS)
+
+
+class Patient(Masked):
+    """One agent, that is offered nothing in every other step."""
+
+    def __init__(self) -> None:
+        super().__init__([Part(0, 9, "terminated")])
 
 
 class Steered(Together):
@@ -95,7 +102,7 @@ def test_every_algorithm_learns_from_games_and_one_seed_gives_one_set_of_weights
 
 
 @pytest.mark.parametrize("inference", ["local", "central"])
-@pytest.mark.parametrize(("env", "length"), [(Turns, 1), (Turns, 3), (Turns, 5), (Together, 3)])
+@pytest.mark.parametrize(("env", "length"), [(Turns, 1), (Turns, 3), (Turns, 5), (Together, 3), (Patient, 2)])
 def test_the_memory_an_action_was_chosen_from_is_that_of_its_row_whatever_the_segments_length(env, length, inference):
     run = Collecting(
         Recording, env=env, memory="gru", segment_length=length, batch_size=4 * length, num_envs_per_worker=2,
@@ -310,6 +317,18 @@ class Endless(Together):
 
     def __init__(self):
         AtOnce.__init__(self, (Part(0, FOR_EVER, "terminated"), Part(FOR_EVER, 1, "terminated")))
+
+
+class Absent(Together):
+    """One agent never comes: the game is over before."""
+
+    def __init__(self):
+        AtOnce.__init__(self, (Part(0, 2, "terminated"), Part(3, 1, "terminated")))
+
+
+def test_who_has_no_part_in_a_game_has_no_episode_in_an_evaluation():
+    with penstock.APPO(env=Absent, **SERIAL) as trainer:
+        assert trainer.evaluate(2).lengths == (2, 2)
 
 
 def test_a_game_without_end_is_given_up_for_all_its_agents():
