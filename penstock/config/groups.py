@@ -7,7 +7,9 @@ import dataclasses
 LEARNING = "learning"
 
 _GROUPS = {
-    "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
+    "environment": {
+        "env", "env_kwargs", "vectorize", "num_agents", "team_reward", "on_env_error", "reward_scale", "reward_clip",
+    },
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

@@ -24,6 +24,10 @@ class APPO(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -92,10 +96,6 @@ class APPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -171,6 +171,8 @@ class APPO(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -203,8 +205,6 @@ class APPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -251,6 +251,10 @@ class PPO(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -319,10 +323,6 @@ class PPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -390,6 +390,8 @@ class PPO(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -422,8 +424,6 @@ class PPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -466,6 +466,10 @@ class A2C(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -534,10 +538,6 @@ class A2C(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -599,6 +599,8 @@ class A2C(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -631,8 +633,6 @@ class A2C(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -672,6 +672,10 @@ class A3C(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -710,10 +714,6 @@ class A3C(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -780,6 +780,8 @@ class A3C(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -798,8 +800,6 @@ class A3C(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -841,6 +841,10 @@ class IMPALA(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -909,10 +913,6 @@ class IMPALA(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -992,6 +992,8 @@ class IMPALA(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -1024,8 +1026,6 @@ class IMPALA(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1073,6 +1073,10 @@ class IMPACT(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1111,10 +1115,6 @@ class IMPACT(Face):
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     shared_encoder
         One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1192,6 +1192,8 @@ class IMPACT(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -1210,8 +1212,6 @@ class IMPACT(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1259,6 +1259,10 @@ class CLEAR(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1327,10 +1331,6 @@ class CLEAR(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1414,6 +1414,8 @@ class CLEAR(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -1446,8 +1448,6 @@ class CLEAR(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1497,6 +1497,10 @@ class LASER(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1565,10 +1569,6 @@ class LASER(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1650,6 +1650,8 @@ class LASER(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -1682,8 +1684,6 @@ class LASER(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1732,6 +1732,10 @@ class PQN(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1798,10 +1802,6 @@ class PQN(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -1861,6 +1861,8 @@ class PQN(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -1892,8 +1894,6 @@ class PQN(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1932,6 +1932,10 @@ class DQN(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -1986,10 +1990,6 @@ class DQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2085,6 +2085,8 @@ class DQN(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -2110,8 +2112,6 @@ class DQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2167,6 +2167,10 @@ class Rainbow(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -2221,10 +2225,6 @@ class Rainbow(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2320,6 +2320,8 @@ class Rainbow(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -2345,8 +2347,6 @@ class Rainbow(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2402,6 +2402,10 @@ class ApeX(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -2456,10 +2460,6 @@ class ApeX(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2553,6 +2553,8 @@ class ApeX(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -2578,8 +2580,6 @@ class ApeX(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2634,6 +2634,10 @@ class R2D2(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -2688,10 +2692,6 @@ class R2D2(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -2785,6 +2785,8 @@ class R2D2(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -2810,8 +2812,6 @@ class R2D2(Face):
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2866,6 +2866,10 @@ class DDPG(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -2896,10 +2900,6 @@ class DDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -2975,6 +2975,8 @@ class DDPG(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -2989,8 +2991,6 @@ class DDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3036,6 +3036,10 @@ class TD3(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -3066,10 +3070,6 @@ class TD3(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3151,6 +3151,8 @@ class TD3(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -3165,8 +3167,6 @@ class TD3(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3215,6 +3215,10 @@ class SAC(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -3245,10 +3249,6 @@ class SAC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3328,6 +3328,8 @@ class SAC(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -3342,8 +3344,6 @@ class SAC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3391,6 +3391,10 @@ class TQC(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -3423,10 +3427,6 @@ class TQC(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     num_quantiles
         Quantiles by which each critic describes the return (M).
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3511,6 +3511,8 @@ class TQC(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -3526,8 +3528,6 @@ class TQC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         num_quantiles: int = 25,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3577,6 +3577,10 @@ class CrossQ(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -3607,10 +3611,6 @@ class CrossQ(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3696,6 +3696,8 @@ class CrossQ(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -3710,8 +3712,6 @@ class CrossQ(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3762,6 +3762,10 @@ class ApeXDPG(Face):
         Keyword arguments for the environment.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
+    num_agents
+        Agents of each environment, each of which is a lane; None: as many as the environment has.
+    team_reward
+        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     on_env_error
         An exception or NaN in an environment ends the run, or restarts its worker and is counted.
     reward_scale
@@ -3792,10 +3796,6 @@ class ApeXDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
-    num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
-    team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     gamma
         Discount per step.
     learning_rate
@@ -3876,6 +3876,8 @@ class ApeXDPG(Face):
         preset: str | os.PathLike[str] | None = None,
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
+        num_agents: int | None = None,
+        team_reward: Literal["own", "mean", "sum"] = "own",
         on_env_error: Literal["stop", "restart"] = "stop",
         reward_scale: float = 1.0,
         reward_clip: float | None = None,
@@ -3890,8 +3892,6 @@ class ApeXDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
-        num_agents: int | None = None,
-        team_reward: Literal["own", "mean", "sum"] = "own",
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",

@@ -89,12 +89,13 @@ class SegmentWriter:
         self._began = time.monotonic_ns()
         epoch_before, self.epoch = self.epoch, int(self.arena.control[Control.RUN_EPOCH])
         self.arena.slot_epoch[self.slots] = self.epoch
-        self._number += 1
+        is_fenced = self.epoch != epoch_before
+        self._number += 1 + (is_fenced and self._carried is not None)  # pending actions will be missing: a gap
         self.arena.slot_number[self.slots] = self._number
         self.cursor.fill(0)
         self._write_shown()
         if self._carried is not None:
-            self._carried.put(self.rows, self.slots, is_fenced=self.epoch != epoch_before)
+            self._carried.put(self.rows, self.slots, is_fenced=is_fenced)
         self.is_open = True
 
     def record(self) -> None:
