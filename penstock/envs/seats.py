@@ -74,6 +74,7 @@ class SeatLanes(Lanes):
         self._unearned = np.zeros(self.num_lanes, np.float64)  # before the first action of an episode that has begun
         self._lives = np.zeros(self.num_lanes, np.bool_)  # the lane's episode has begun, and is not over
         self._played = np.zeros(self.num_lanes, np.bool_)  # it has begun in the running game
+        self._is_reset = False
         self._shown: list[Any] = [None] * self.num_lanes
         self._endings: dict[int, Ending] = {}
         self._decode = ActionDecoder(self.action)
@@ -90,10 +91,11 @@ class SeatLanes(Lanes):
             self._reset_game(number)
         self.reward.fill(0.0)
         self._grant_unearned()
+        self._is_reset = True
 
     def step(self, actions: np.ndarray) -> None:
         chosen = self._decode.each(actions)
-        if len(chosen) != self.num_lanes or not self._lives.any():
+        if len(chosen) != self.num_lanes or not self._is_reset:
             raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {len(chosen)} actions")
         self._steps += 1
         self._env_steps += len(self._games)

@@ -138,11 +138,12 @@ class Policy:
 
 
 def environment_of(policy: Policy) -> EnvSpec:
-    """What a policy was trained on."""
+    """What a policy was trained on. Of its agents the number is known, and not their names."""
     config = policy.algorithm.config
     return dataclasses.replace(
         EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
         mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
+        agents=tuple(f"agent {number}" for number in range(config.num_agents or 0)),
         team_reward=config.team_reward,
     )
 

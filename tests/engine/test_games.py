@@ -17,6 +17,7 @@ from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
 from penstock.engine.backends import restarts
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.roles import rollout_worker
 from penstock.engine.trainer import Trainer
 from penstock.play.evaluation import evaluate_run
 from penstock.play.policy import load_policy
@@ -80,20 +81,25 @@ RUNS = [
     pytest.param(penstock.DQN, Together, {**REPLAY, "n_step": 3, "prioritized": True}, id="dqn"),
     pytest.param(penstock.ApeX, Turns, {**REPLAY, "inference": "central"}, id="apex"),
     pytest.param(penstock.R2D2, Together, SEQUENCES, id="r2d2"),
+    pytest.param(penstock.A3C, Patient, SEGMENTS, id="a3c-nobody-asked"),
+    pytest.param(penstock.R2D2, Patient, {**SEQUENCES, "inference": "central"}, id="r2d2-nobody-asked"),
     pytest.param(penstock.SAC, Steered, REPLAY, id="sac"),
     pytest.param(penstock.TD3, Steered, {**REPLAY, "prioritized": True, "n_step": 2}, id="td3"),
 ]
 
 
 @pytest.mark.parametrize(("algorithm", "env", "settings"), RUNS)
-def test_every_algorithm_learns_from_games_and_one_seed_gives_one_set_of_weights(algorithm, env, settings):
+def test_every_algorithm_learns_from_games_and_one_seed_gives_one_set_of_weights(
+    algorithm, env, settings, monkeypatch
+):
+    monkeypatch.setattr(rollout_worker, "REPORT_INTERVAL", 0.0)
     weights = []
     for _ in range(2):
         with algorithm(env=env, **{**SERIAL, **settings}) as trainer:
             result = trainer.train(quiet=True)
             weights.append(trainer.get_parameters()[0])
             assert result.steps >= 240 and trainer.status.updates > 5 and trainer.status.episodes > 20
-            per_step = 1.0 if env is Turns else 6 / 9  # a game's: 6 ticks for 9 decisions
+            per_step = {Turns: 7 / 7, Patient: 9 / 5}.get(env, 6 / 9)  # steps of a game, and decisions in them
             assert trainer.status.env_steps == pytest.approx(per_step * result.steps, rel=0.25)
     assert identical(*weights) and all(torch.isfinite(tensor).all() for tensor in weights[0].values())
 

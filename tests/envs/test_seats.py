@@ -175,6 +175,15 @@ def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     ]  # fmt: skip
 
 
+def test_nobody_may_have_to_act_for_a_while():
+    class Slow(Masked):
+        def shown(self, agent):
+            return {**super().shown(agent), "action_mask": np.full(2, self.tick >= 2, np.int8)}
+
+    told = play(seat_lanes(Slow([Part(0, 4, "terminated")])), 3)
+    assert [(moved, asked) for moved, asked, _ in told] == [({}, []), ({}, [0]), ({0: (3.0, False, False)}, [0])]
+
+
 class Late(Masked):
     """The second agent is offered nothing, and is out before it ever is."""
 
