@@ -48,7 +48,7 @@
     halfcheetah-sac      SAC, the same
     two-cartpoles        APPO, two CartPoles as agents of one environment, one policy for both, defaults only
     tic-tac-toe          PPO in self-play, one policy for both seats; judged by bench/self_play.py
-    connect-four         the same game of games
+    connect-four         the same of a larger game
     simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
     foraging-small, foraging
                          PPO on Foraging-5x5-2p-1f-coop-v3 and Foraging-8x8-2p-2f-coop-v3, one policy for both agents
@@ -222,6 +222,37 @@ TASKS = {
         "sac --env HalfCheetah-v5 --preset mujoco --eval-episodes 10 --eval-interval 20000", "latest", 10, 1,
         "CleanRL has 9,635 on v4",
     ),
+    "two-cartpoles": Task(
+        "appo --env bench/environments/two_cartpoles.py:TwoCartPoles --target-return 475 --total-steps 1000000",
+        "best", 100, 3, "100 episodes of each agent >= 475",
+    ),
+    "tic-tac-toe": Task(
+        "ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 400000 --num-workers 2 --num-envs-per-worker 32 "
+        "--gamma 1.0 --gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.1 --entropy-coef-final 0.02 "
+        "--eval-interval 0", "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
+    ),
+    "connect-four": Task(
+        "ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000 --num-workers 2 --num-envs-per-worker 32 "
+        "--segment-length 64 --hidden-sizes 256 256 --num-epochs 4 --learning-rate 1e-3 --entropy-coef 0.05 "
+        "--entropy-coef-final 0.01 --eval-interval 0", "latest", 0, 3,
+        "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
+    ),
+    "simple-spread": Task(
+        "ppo --env mpe2.simple_spread_v3:parallel_env --total-steps 2000000 --num-workers 2 --segment-length 50 --num-envs-per-worker "
+        "16 --batch-size 800 --num-epochs 5 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 --learning-rate "
+        "1e-3 --eval-interval 0", "latest", 300, 3, "300 episodes of each agent >= -12",
+    ),
+    **{
+        name: Task(
+            f"ppo --env lbforaging:{env} --team-reward sum --total-steps {steps} --num-workers 2 --num-envs-per-worker 16 "
+            "--segment-length 64 --hidden-sizes 128 128 --num-epochs 4 --gamma 0.97 --learning-rate 1e-3 "
+            "--entropy-coef 0.03 --entropy-coef-final 0.005 --eval-interval 0", "latest", 300, 3, "team return >= 0.9",
+        )
+        for name, env, steps in (
+            ("foraging-small", "Foraging-5x5-2p-1f-coop-v3", 1_000_000),
+            ("foraging", "Foraging-8x8-2p-2f-coop-v3", 10_000_000),
+        )
+    },
 }  # fmt: skip
 
 

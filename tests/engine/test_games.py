@@ -19,6 +19,8 @@ from penstock.engine.backends import restarts
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.roles import rollout_worker
 from penstock.engine.trainer import Trainer
+from penstock.envs.failures import EnvironmentFailure
+from penstock.play import explanation
 from penstock.play.evaluation import evaluate_run
 from penstock.play.policy import load_policy
 from tests.comparing import identical
@@ -301,6 +303,13 @@ def test_a_wrong_number_of_agents_is_told_with_their_names():
 def test_hindsight_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match="hindsight='future' is not possible here"):
         penstock.DQN(env=Together, hindsight="future")
+
+
+def test_vector_environments_and_explanations_are_of_one_agent(run):
+    with pytest.raises(EnvironmentFailure, match=r"expects a gymnasium.vector.VectorEnv, found a Together"):
+        penstock.APPO(env=lambda num_envs: Together(), vectorize="vector", run_dir=None)
+    with pytest.raises(ConfigError, match="Turns has several agents: explained are episodes of environments of one"):
+        explanation.play(load_policy(run[0]), deterministic=True, seed=0)
 
 
 class Broken(Together):

@@ -7,6 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from penstock.envs.making import make_env
+from penstock.envs.spec import EnvSpec
 from tests.places import ROOT
 
 pettingzoo = pytest.importorskip("pettingzoo")
@@ -91,6 +92,13 @@ def test_the_loser_of_an_aec_env_has_its_reward_too():
         [[0.0, 0.0], [False, False], [False, False], [False, True]],
         [[-1.0, 1.0], [True, True], [False, False], [True, False]],
     ]
+
+
+@pytest.mark.parametrize("maker", ["env", "parallel_env"])
+def test_the_module_names_an_environment_whose_maker_is_called_as_all_are(maker, tmp_path):
+    file = tmp_path / "chess_v1.py"
+    file.write_text(f"def {maker}(): ...\n")
+    assert EnvSpec.resolve(f"{file}:{maker}").name == "chess_v1"
 
 
 def test_penstock_never_imports_pettingzoo():

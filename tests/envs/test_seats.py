@@ -198,6 +198,20 @@ def test_an_agent_that_is_over_before_it_ever_acted_has_an_episode_of_no_steps()
     assert not lanes.terminated[1]
 
 
+class Silent(AtOnce):
+    """Shows nothing more to agents that are over."""
+
+    def step(self, actions):
+        shown, *rest = super().step(actions)
+        return ({agent: shown[agent] for agent in self.agents}, *rest)
+
+
+def test_a_terminated_agent_needs_no_last_observation_and_a_truncated_one_does():
+    play(seat_lanes(Silent([Part(0, 2, "terminated"), Part(0, 3, "both")])), 6)
+    with pytest.raises(EnvironmentFailure, match=r"last observation of an agent that is truncated .*'player_1'"):
+        play(seat_lanes(Silent([Part(0, 2, "terminated"), Part(0, 2, "truncated")])), 2)
+
+
 class InPlace(AtOnce):
     """All observations lie in the same memory."""
 
