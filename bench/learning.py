@@ -103,6 +103,7 @@ def _cartpole(train: str, steps: int = 500_000) -> Task:
     )  # fmt: skip
 
 
+TWO_WORKERS = "--num-workers 2 --num-envs-per-worker"
 REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=1000"
 
 
@@ -227,26 +228,26 @@ TASKS = {
         "best", 100, 3, "100 episodes of each agent >= 475",
     ),
     "tic-tac-toe": Task(
-        "ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 400000 --num-workers 2 --num-envs-per-worker 32 "
-        "--gamma 1.0 --gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.1 --entropy-coef-final 0.02 "
-        "--eval-interval 0", "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
+        f"ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 400000 {TWO_WORKERS} 32 --gamma 1.0 "
+        "--gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.1 --entropy-coef-final 0.02 --eval-interval 0",
+        "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
     ),
     "connect-four": Task(
-        "ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000 --num-workers 2 --num-envs-per-worker 32 "
+        f"ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000 {TWO_WORKERS} 32 "
         "--segment-length 64 --hidden-sizes 256 256 --num-epochs 4 --learning-rate 1e-3 --entropy-coef 0.05 "
-        "--entropy-coef-final 0.01 --eval-interval 0", "latest", 0, 3,
-        "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
+        "--entropy-coef-final 0.01 --eval-interval 0",
+        "latest", 0, 3, "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
     ),
     "simple-spread": Task(
-        "ppo --env mpe2.simple_spread_v3:parallel_env --total-steps 2000000 --num-workers 2 --segment-length 50 --num-envs-per-worker "
-        "16 --batch-size 800 --num-epochs 5 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 --learning-rate "
-        "1e-3 --eval-interval 0", "latest", 300, 3, "300 episodes of each agent >= -12",
+        f"ppo --env mpe2.simple_spread_v3:parallel_env --total-steps 2000000 {TWO_WORKERS} 16 --segment-length 50 "
+        "--batch-size 800 --num-epochs 5 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 --learning-rate 1e-3 "
+        "--eval-interval 0", "latest", 300, 3, "300 episodes of each agent >= -12",
     ),
     **{
         name: Task(
-            f"ppo --env lbforaging:{env} --team-reward sum --total-steps {steps} --num-workers 2 --num-envs-per-worker 16 "
-            "--segment-length 64 --hidden-sizes 128 128 --num-epochs 4 --gamma 0.97 --learning-rate 1e-3 "
-            "--entropy-coef 0.03 --entropy-coef-final 0.005 --eval-interval 0", "latest", 300, 3, "team return >= 0.9",
+            f"ppo --env lbforaging:{env} --team-reward sum --total-steps {steps} {TWO_WORKERS} 16 --segment-length 64 "
+            "--hidden-sizes 128 128 --num-epochs 4 --gamma 0.97 --learning-rate 1e-3 --entropy-coef 0.03 "
+            "--entropy-coef-final 0.005 --eval-interval 0", "latest", 300, 3, "team return >= 0.9",
         )
         for name, env, steps in (
             ("foraging-small", "Foraging-5x5-2p-1f-coop-v3", 1_000_000),

@@ -68,6 +68,9 @@ class SeatLanes(Lanes):
         self.moved = np.zeros(self.num_lanes, np.bool_)
         self.pending = np.zeros(self.num_lanes, np.bool_)
         self._games = list(games)
+        size = len(agents)
+        self._seats = [range(number * size, (number + 1) * size) for number in range(len(games))]  # lanes of each game
+        self._may_wait = games[0].is_simultaneous and self.observation.mask is not None
         self._seeds: list[int | None] = list(seeds)
         self._team_reward = team_reward
         self._gathered = np.zeros(self.num_lanes, np.float64)  # since each lane acted
@@ -107,7 +110,7 @@ class SeatLanes(Lanes):
         self.asked.fill(False)
         reward = np.zeros(self.num_lanes, np.float64)
         for number, game in enumerate(self._games):
-            seats = self._seats(number)
+            seats = self._seats[number]
             given = {
                 lane - seats.start: chosen[lane] if asked[lane] else self._idle_action
                 for lane in seats
@@ -149,12 +152,8 @@ class SeatLanes(Lanes):
         if failure is not None:
             raise failure
 
-    def _seats(self, number: int) -> range:
-        """Lanes of a game."""
-        return range(number * len(self.agents), (number + 1) * len(self.agents))
-
     def _reset_game(self, number: int) -> None:
-        seats = self._seats(number)
+        seats = self._seats[number]
         for lane in seats:
             if self._lives[lane]:
                 problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
@@ -174,7 +173,7 @@ class SeatLanes(Lanes):
         What an agent got before it acted at all counts in its episode's return alone; an episode that ends before that
         has no steps.
         """
-        first = self._seats(number).start
+        first = self._seats[number].start
         self._gather(number, turn)
         for seat, ending in turn.ended.items():
             lane = first + seat
@@ -194,7 +193,7 @@ class SeatLanes(Lanes):
             lane = first + seat
             phase: Literal["reset", "step"] = "step" if self._lives[lane] else "reset"
             self._collect(phase, lane, info)
-            if self._games[number].is_simultaneous and forbids_all(self.observation, observation, info):
+            if self._may_wait and forbids_all(self.observation, observation, info):
                 continue
             if self.pending[lane]:
                 self._complete(lane, reward)
@@ -212,7 +211,7 @@ class SeatLanes(Lanes):
 
     def _gather(self, number: int, turn: Turn) -> None:
         """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
-        lanes = self._seats(number)
+        lanes = self._seats[number]
         rewards = {lanes[seat]: self._number(lanes[seat], value) for seat, value in turn.rewards.items()}
         if self._team_reward != "own":
             total = sum(rewards.values())
@@ -224,7 +223,7 @@ class SeatLanes(Lanes):
     def _number(self, lane: int, reward: Any) -> float:
         """An agent's reward, finite."""
         try:
-            number = float(np.asarray(reward).item())
+            number = float(reward if isinstance(reward, float | int) else np.asarray(reward).item())
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
@@ -259,6 +258,8 @@ class SeatLanes(Lanes):
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
         """Take the numbers that an info reports, and note whether it holds a mask."""
+        if isinstance(info, dict) and not info:
+            return
         if not isinstance(info, Mapping):
             raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {info!r}")
         if "metrics" in info:
@@ -275,7 +276,7 @@ class SeatLanes(Lanes):
 
     def _call(self, phase: str, number: int, call: Callable[[], Turn]) -> Turn:
         """Let a game take its turn."""
-        first = self._seats(number).start
+        first = self._seats[number].start
         try:
             return call()
         except EnvironmentFailure:
@@ -289,7 +290,7 @@ class SeatLanes(Lanes):
 
     def _failure_of_game(self, phase: str, number: int, problem: str) -> EnvironmentFailure:
         """One that is no agent's: the lane is the game's first."""
-        return EnvironmentFailure(self.name, phase, self.first_lane + self._seats(number).start, self._steps, problem)
+        return EnvironmentFailure(self.name, phase, self.first_lane + self._seats[number].start, self._steps, problem)
 
 
 def _specs_of(game: Game, mask_is_in_info: bool) -> tuple[Any, Any]:
