@@ -295,11 +295,13 @@ class SeatLanes(Lanes):
 
 def _specs_of(game: Game, mask_is_in_info: bool) -> tuple[Any, Any]:
     """What each agent shows and takes; they are all alike."""
-    found = [environment_specs(*game.spaces(seat), mask_is_in_info) for seat in range(len(game.agents))]
-    for agent, specs in zip(game.agents, found, strict=True):
+    spaces = [game.spaces(seat) for seat in range(len(game.agents))]
+    found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
+    for seat, specs in enumerate(found):
         if specs != found[0]:
+            (seen, done), (others, does) = spaces[0], spaces[seat]
             raise UnsupportedSpaceError(
-                f"agents of one policy need the same spaces: {game.agents[0]!r} has {found[0][0]} and {found[0][1]}, "
-                f"{agent!r} has {specs[0]} and {specs[1]}"
+                f"agents of one policy need the same spaces: {game.agents[0]!r} sees {seen} and does {done}, "
+                f"{game.agents[seat]!r} sees {others} and does {does}"
             )
     return found[0]
