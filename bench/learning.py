@@ -46,6 +46,13 @@
     breakout-apex        Ape-X, the same
     halfcheetah-td3      TD3 on HalfCheetah-v5, 1M steps, preset mujoco (needs the extra mujoco)
     halfcheetah-sac      SAC, the same
+    two-cartpoles        APPO, two CartPoles as agents of one environment, one policy for both, defaults only
+    tic-tac-toe          PPO in self-play, one policy for both seats; judged by bench/self_play.py
+    connect-four         the same of a larger game
+    simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
+    foraging-small, foraging
+                         PPO on Foraging-5x5-2p-1f-coop-v3 and Foraging-8x8-2p-2f-coop-v3, one policy for both agents
+                         (needs the package lbforaging)
 
 ``--plot`` draws mean return over seconds and over steps, a line per seed: of evaluations, and dotted of the last 100
 training episodes. ``--plots`` draws such a picture for each task by itself, TASK.svg.
@@ -55,6 +62,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -65,6 +73,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.bench.machine import describe
+from penstock.runs.panels import number, spread
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class Task:
     episodes: int
     seeds: int
     mark: str
+    judge: str | None = None
+    """Game of bench/self_play.py that judges the final policy; None: episodes do."""
 
 
 def _pendulum(algorithm: str, seconds: int) -> Task:
@@ -92,6 +103,7 @@ def _cartpole(train: str, steps: int = 500_000) -> Task:
     )  # fmt: skip
 
 
+TWO_WORKERS = "--num-workers 2 --num-envs-per-worker"
 REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=1000"
 
 
@@ -211,6 +223,37 @@ TASKS = {
         "sac --env HalfCheetah-v5 --preset mujoco --eval-episodes 10 --eval-interval 20000", "latest", 10, 1,
         "CleanRL has 9,635 on v4",
     ),
+    "two-cartpoles": Task(
+        "appo --env bench/environments/two_cartpoles.py:TwoCartPoles --target-return 475 --total-steps 1000000",
+        "best", 100, 3, "100 episodes of each agent >= 475",
+    ),
+    "tic-tac-toe": Task(
+        f"ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 400000 {TWO_WORKERS} 32 --gamma 1.0 "
+        "--gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.1 --entropy-coef-final 0.02 --eval-interval 0",
+        "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
+    ),
+    "connect-four": Task(
+        f"ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000 {TWO_WORKERS} 32 "
+        "--segment-length 64 --hidden-sizes 256 256 --num-epochs 4 --learning-rate 1e-3 --entropy-coef 0.05 "
+        "--entropy-coef-final 0.01 --eval-interval 0",
+        "latest", 0, 3, "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
+    ),
+    "simple-spread": Task(
+        f"ppo --env mpe2.simple_spread_v3:parallel_env --total-steps 2000000 {TWO_WORKERS} 16 --segment-length 50 "
+        "--batch-size 800 --num-epochs 5 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 --learning-rate 1e-3 "
+        "--eval-interval 0", "latest", 300, 3, "300 episodes of each agent >= -12",
+    ),
+    **{
+        name: Task(
+            f"ppo --env lbforaging:{env} --team-reward sum --total-steps {steps} {TWO_WORKERS} 16 --segment-length 64 "
+            "--hidden-sizes 128 128 --num-epochs 4 --gamma 0.97 --learning-rate 1e-3 --entropy-coef 0.03 "
+            "--entropy-coef-final 0.005 --eval-interval 0", "latest", 300, 3, "team return >= 0.9",
+        )
+        for name, env, steps in (
+            ("foraging-small", "Foraging-5x5-2p-1f-coop-v3", 1_000_000),
+            ("foraging", "Foraging-8x8-2p-2f-coop-v3", 10_000_000),
+        )
+    },
 }  # fmt: skip
 
 
@@ -225,6 +268,7 @@ class Outcome:
     mean_return: float
     std_return: float
     success_rate: float | None = None
+    judgement: str | None = None
 
 
 def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
@@ -232,10 +276,17 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
     began = time.monotonic()
     train = penstock("train", *task.train.split(), "--seed", str(seed), "--run-dir", str(run_dir))
     seconds = time.monotonic() - began
+    steps = re.search(r"after ([\d,]+) steps", train.stdout)
+    if task.judge is not None:
+        script = Path(__file__).with_name("self_play.py")
+        judged = subprocess.run([sys.executable, script, task.judge, run_dir], capture_output=True, text=True)
+        if steps is None or judged.returncode:
+            sys.exit(f"the commands did not print what was expected:\n{train.stdout}{train.stderr}{judged.stderr}")
+        count = int(steps[1].replace(",", ""))
+        return Outcome(seed, seconds, count, train.returncode, math.nan, math.nan, None, judged.stdout.strip())
     score = penstock("eval", str(run_dir), "--episodes", str(task.episodes), "--checkpoint", task.checkpoint)
     found = re.search(r"mean return (\S+) \+/- (\S+) over", score.stdout)
     success = re.search(r"success rate (\S+)", score.stdout)
-    steps = re.search(r"after ([\d,]+) steps", train.stdout)
     if found is None or steps is None:
         printed = train.stdout + train.stderr + score.stdout + score.stderr
         sys.exit(f"the commands did not print what was expected:\n{printed}")
@@ -254,19 +305,18 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
 def table(name: str, task: Task, seeds: int, runs: Path) -> None:
     """Run a task's trainings, and print how each went."""
     print(f"\n{name}: penstock train {task.train}  (mark: {task.mark})")
-    print(f"{'seed':>4} {'seconds':>8} {'steps':>10} {'exit':>4}  return over {task.episodes} fresh episodes")
+    judged_by = f"return over {task.episodes} fresh episodes" if task.judge is None else "bench/self_play.py"
+    print(f"{'seed':>4} {'seconds':>8} {'steps':>10} {'exit':>4}  {judged_by}")
     outcomes = []
     for seed in range(1, seeds + 1):
         o = measure(task, seed, runs / f"{name}-{seed}")
         outcomes.append(o)
-        score = f"{o.mean_return:.1f} +/- {o.std_return:.1f}"
+        score = spread(o.mean_return, o.std_return)
         score += "" if o.success_rate is None else f", success rate {o.success_rate:.3f}"
-        print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {score}", flush=True)
+        print(f"{o.seed:>4} {o.seconds:>8.1f} {o.steps:>10,} {o.exit_code:>4}  {o.judgement or score}", flush=True)
     seconds = [o.seconds for o in outcomes]
-    print(
-        f"seconds: median {statistics.median(seconds):.1f}, worst {max(seconds):.1f}; "
-        f"return: lowest {min(o.mean_return for o in outcomes):.1f}"
-    )
+    lowest = "" if task.judge is not None else f"; return: lowest {number(min(o.mean_return for o in outcomes))}"
+    print(f"seconds: median {statistics.median(seconds):.1f}, worst {max(seconds):.1f}{lowest}")
 
 
 def plot(runs: Path, names: list[str], target: Path) -> None:
@@ -277,7 +327,7 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
-    for number, name in enumerate(names):
+    for color, name in enumerate(names):
         for run in sorted(runs.glob(f"{name}-[0-9]*")):
             lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
             for kind, style in (("evaluation", "-"), ("episode", ":")):
@@ -286,7 +336,7 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
                 label = name if style == "-" and run.name.endswith("-1") else None
                 for axis, key in zip(axes, ("seconds", "steps"), strict=True):
                     at = [line[key] for line in points]
-                    axis.plot(at, returns, style, color=f"C{number}", alpha=0.8, label=label)
+                    axis.plot(at, returns, style, color=f"C{color}", alpha=0.8, label=label)
     axes[0].set(xlabel="seconds", ylabel="mean return")
     axes[1].set(xlabel="steps")
     axes[0].legend()

@@ -122,7 +122,7 @@ class EvalFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     episodes: int = 100
-    """Episodes to play."""
+    """Episodes to play; with several agents, of the environment: each agent has an episode in each."""
     checkpoint: str = "best"
     """Which of the run's: "best", "latest", or the steps of one."""
     deterministic: bool = True

@@ -44,6 +44,10 @@ def test_factories_and_vector_environments_train_one_after_the_other_as_one_scri
     assert re.search(r"\d steps to get home\s*$", shown)
 
 
+def test_several_agents_train_and_their_policy_plays(tmp_path):
+    assert re.search(r"steps to meet\nmet or late after \d+ steps\s*$", run(python_of("Several agents"), tmp_path))
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("section", [section for section in SECTIONS if extra_of(section)])
 def test_the_section_of_another_package_trains(section, tmp_path):

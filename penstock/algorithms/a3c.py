@@ -23,7 +23,7 @@ class A3CConfig(RMSPropConfig):
     """A3C: every rollout worker learns by itself, and applies its gradients to parameters that all of them share."""
 
     num_envs_per_worker: int = 8
-    """Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1."""
+    """Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1."""
     inference: Literal["auto", "local"] = "auto"
     """Where actions are chosen: in each rollout worker, either way."""
     num_groups: Literal[1] | None = None

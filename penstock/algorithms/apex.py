@@ -31,7 +31,7 @@ class ApeXConfig(QLearningConfig):
     """
 
     num_envs_per_worker: int = 4
-    """Lanes per rollout worker."""
+    """Environments per rollout worker."""
     n_step: int = 3
     """Steps of reward in a transition, fewer at the end of an episode (section 4.1)."""
     double: bool = True

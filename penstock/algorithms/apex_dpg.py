@@ -27,7 +27,7 @@ class ApeXDPGConfig(DDPGConfig):
     """
 
     num_envs_per_worker: int = 4
-    """Lanes per rollout worker."""
+    """Environments per rollout worker."""
     n_step: int = 5
     """Steps of reward in a transition, fewer at the end of an episode (appendix D)."""
     learning_rate: Scheduled = 1e-4

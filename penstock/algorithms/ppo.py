@@ -29,7 +29,7 @@ class PPOConfig(ProximalConfig, RedistributionConfig):
     """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
 
     num_envs_per_worker: int = 8
-    """Lanes per rollout worker."""
+    """Environments per rollout worker."""
     segment_length: int = 128
     """Steps per segment (T)."""
     batch_size: int = 256

@@ -188,9 +188,7 @@ _NO_SETTINGS = {
     "with_wandb": "call wandb.init(sync_tensorboard=True) before training",
     "capture_video": "penstock eval RUN --video episode.mp4 films the trained policy",
     "framework": "it is torch",
-    "num_policies": "this version has single agents",
-    "multi_agent": "this version has single agents",
-    "policies": "this version has single agents",
+    "multi_agent": "nothing needs to be set: environments of several agents are known by what they have",
     "async_rl": "the algorithm says so: APPO and IMPALA are asynchronous, PPO and A2C synchronous",
 }
 

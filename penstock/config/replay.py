@@ -22,7 +22,7 @@ class ReplayConfig(Config):
     )
 
     num_envs_per_worker: int = 1
-    """Lanes per rollout worker."""
+    """Environments per rollout worker."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"

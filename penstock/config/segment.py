@@ -128,11 +128,8 @@ def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
     """Raise `ConfigError` unless all lanes' segments together are a whole number of updates of so many steps each."""
     require_whole_segments(batch_size, config.segment_length)
     if config.num_lanes * config.segment_length % batch_size:
+        hint = "" if config.num_agents is not None else "; if environments have several agents, give num_agents, too"
         raise ConfigError(
             f"batch_size={batch_size} does not divide the {config.num_lanes * config.segment_length} steps that "
-            f"{config.lanes_in_words} collect in segments of {config.segment_length}{_of_agents(config)}"
+            f"{config.lanes_in_words} collect in segments of {config.segment_length}{hint}"
         )
-
-
-def _of_agents(config: FreshConfig) -> str:
-    return "; where environments have several agents, say num_agents" if config.num_agents is None else ""

@@ -276,7 +276,7 @@ class PPO(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -711,7 +711,7 @@ class A3C(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker; each gradient is of one segment of all of them. Published is 1.
+        Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1.
     num_groups
         All lanes of a worker step together.
     inference
@@ -2013,7 +2013,7 @@ class DQN(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2255,7 +2255,7 @@ class Rainbow(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2497,7 +2497,7 @@ class ApeX(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2736,7 +2736,7 @@ class R2D2(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2975,7 +2975,7 @@ class DDPG(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3152,7 +3152,7 @@ class TD3(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3338,7 +3338,7 @@ class SAC(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3521,7 +3521,7 @@ class TQC(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3714,7 +3714,7 @@ class CrossQ(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3906,7 +3906,7 @@ class ApeXDPG(Face):
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
-        Lanes per rollout worker.
+        Environments per rollout worker.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference

@@ -108,6 +108,13 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class EnvironmentSteps:
+    """Steps that environments of several agents have made since the last report of them."""
+
+    count: int
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """What came of one evaluation.
 
@@ -189,8 +196,8 @@ class Died:
 
 
 Report = (
-    Learned | LearnedInWorker | Episodes | EnvironmentMetrics | Evaluated | Saved | ContentsSaved | WeightsSet | Note
-    | Ready | Failed | Died
+    Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved | ContentsSaved
+    | WeightsSet | Note | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """What a role is given to report by."""

@@ -36,7 +36,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
-        num_agents=config.num_agents or 1,
+        num_agents=config.num_agents,
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,

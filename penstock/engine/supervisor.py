@@ -25,6 +25,7 @@ from penstock.engine.messages import (
     ContentsSaved,
     Died,
     EnvironmentMetrics,
+    EnvironmentSteps,
     Episodes,
     Evaluate,
     Evaluated,
@@ -360,6 +361,8 @@ class Supervisor:
                 self.progress.policies[policy].take_episodes(finished, successes)
             case EnvironmentMetrics(values):
                 self.progress.take_metrics(values)
+            case EnvironmentSteps(count):
+                self.progress.take_env_steps(count)
             case Evaluated():
                 self.evaluations.take(report)
             case Saved(number, error):

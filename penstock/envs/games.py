@@ -315,6 +315,8 @@ class GameOfLists(Game):
         return [info or {} for info in self._by_agent("infos", infos)]
 
     def _by_agent(self, what: str, values: Sequence[Any]) -> list[Any]:
+        if not hasattr(values, "__len__"):
+            raise GameError(None, f"expected a list with {what} of {len(self.agents)} agents, found {values!r}")
         if len(values) != len(self.agents):
             raise GameError(None, f"expected {what} of {len(self.agents)} agents, found {len(values)}")
         return list(values)

@@ -101,6 +101,7 @@ class Lanes(ABC):
         self.finals = np.empty(0, np.int64)
         self.mask_was_in_info = False
         self._steps = 0
+        self._env_steps = 0
         self._episodes = EpisodeBook(num_lanes)
         self._metrics = MetricMeans()
 
@@ -188,6 +189,11 @@ class Lanes(ABC):
     def take_metrics(self) -> dict[str, float]:
         """Return the means of the numbers found in ``info["metrics"]`` since the last call; empty if none."""
         return self._metrics.take()
+
+    def take_env_steps(self) -> int:
+        """Return how many steps environments of several agents have made since the last call; 0 where they have one."""
+        taken, self._env_steps = self._env_steps, 0
+        return taken
 
     def _begin(self) -> None:
         """Set the arrays to what they are after `reset`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.spaces import ActionSpec
+from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 MASK = "action_mask"
 """Key of the mask of legal actions, in a Dict observation or in an info."""
@@ -76,6 +76,22 @@ def offers_nothing(masks: np.ndarray, choices: tuple[int, ...]) -> np.ndarray:
     """Return where a choice has no legal value: bool ``[N]`` for masks ``[N, sum(choices)]``, not 0 where legal."""
     begins = np.cumsum((0, *choices[:-1]))
     return np.logical_not(np.logical_or.reduceat(masks, begins, axis=1).all(axis=1))
+
+
+def forbids_all(spec: ObservationSpec, observation: Any, info: Mapping[str, Any]) -> bool:
+    """Whether the mask that comes with an observation leaves not one action, as games show who is to wait."""
+    if spec.mask is None:
+        return False
+    holder = info if spec.mask_is_in_info else observation
+    return isinstance(holder, Mapping) and _forbids_all(holder.get(MASK))
+
+
+def _forbids_all(mask: Any) -> bool:
+    if isinstance(mask, Mapping):
+        return all(map(_forbids_all, mask.values()))
+    if isinstance(mask, (tuple, list)):
+        return all(map(_forbids_all, mask))
+    return mask is not None and not np.any(mask)
 
 
 def _side_by_side(mask: Any) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +17,7 @@ from penstock.envs.games import Ending, Game, GameError, Turn
 from penstock.envs.goals import GoalRules
 from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
-from penstock.envs.masks import MASK
+from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
@@ -77,7 +79,7 @@ class Games(Group):
         self._teams = [
             SeatLanes(
                 self, [seats[agent] for agent in team], len(games), *_specs_of(games[0], team, mask_is_in_info),
-                team_reward=team_reward,
+                team_reward=team_reward, is_simultaneous=games[0].is_simultaneous,
             )
             for team in teams or [self.agents]
         ]  # fmt: skip
@@ -88,11 +90,14 @@ class Games(Group):
             team.restart()
         for number in range(len(self._games)):
             self._reset_game(number)
+        for team in self._teams:
+            team.begin()
 
     def step(self, actions: Sequence[np.ndarray]) -> None:
         for team, chosen in zip(self._teams, actions, strict=True):
             team.choose(chosen)
         self._steps += 1
+        self._teams[0].count_env_steps(len(self._games))
         for number, game in enumerate(self._games):
             given: dict[int, Any] = {}
             for team in self._teams:
@@ -126,7 +131,7 @@ class Games(Group):
 
     def _take(self, number: int, turn: Turn) -> None:
         for team in self._teams:
-            team.take(number, turn, is_simultaneous=self._games[number].is_simultaneous)
+            team.take(number, turn)
 
     def _reset_game(self, number: int) -> None:
         for team in self._teams:
@@ -168,6 +173,8 @@ class SeatLanes(Lanes):
         What each agent of the team shows and takes.
     team_reward
         As for `Games`.
+    is_simultaneous
+        As for `Game`.
     """
 
     def __init__(
@@ -179,6 +186,7 @@ class SeatLanes(Lanes):
         action: ActionSpec,
         *,
         team_reward: TeamReward = "own",
+        is_simultaneous: bool = True,
     ) -> None:
         super().__init__(num_games * len(seats), observation, action, name=games.name)
         self.agents = tuple(games.agents[seat] for seat in seats)
@@ -188,6 +196,8 @@ class SeatLanes(Lanes):
         self._all = games
         self._seats = list(seats)
         self._team_reward = team_reward
+        self._may_wait = is_simultaneous and observation.mask is not None
+        self._is_reset = False
         self._chosen: list[Any] = []
         self._acts = np.zeros(self.num_lanes, np.bool_)  # in this step
         self._gathered = np.zeros(self.num_lanes, np.float64)  # since each lane acted
@@ -235,11 +245,21 @@ class SeatLanes(Lanes):
         for rewards in (self._gathered, self._earned, self._unearned):
             rewards.fill(0.0)
 
+    def begin(self) -> None:
+        """All games are reset."""
+        self._grant_unearned()
+        self._is_reset = True
+
+    def count_env_steps(self, count: int) -> None:
+        """Note steps of the games."""
+        self._env_steps += count
+
     def choose(self, actions: np.ndarray) -> None:
         """Take the policy's actions, of all lanes: those of lanes that were not asked are ignored."""
         self._chosen = self._decode.each(actions)
-        if len(self._chosen) != self.num_lanes:
-            raise ValueError(f"expected actions for {self.num_lanes} lanes, found {len(self._chosen)}")
+        if len(self._chosen) != self.num_lanes or not self._is_reset:
+            found = f"{len(self._chosen)} actions"
+            raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {found}")
         self._steps += 1
         for array in (self.moved, self.valid, self.terminated, self.truncated):
             array.fill(False)
@@ -257,17 +277,18 @@ class SeatLanes(Lanes):
             if self._acts[lane] or is_simultaneous
         }
 
-    def take(self, number: int, turn: Turn, *, is_simultaneous: bool) -> None:
+    def take(self, number: int, turn: Turn) -> None:
         """Take what a turn of a game has brought.
 
-        What an agent got before it acted at all counts in its episode's return alone.
+        What an agent got before it acted at all counts in its episode's return alone; an episode that ends before that
+        has no steps.
         """
         self._gather(number, turn)
         for lane, seat in self._lanes_of(number):
             if seat in turn.ended:
                 self._end(lane, turn.ended[seat])
             if seat in turn.asked:
-                self._ask(lane, *turn.asked[seat], is_simultaneous=is_simultaneous)
+                self._ask(lane, *turn.asked[seat])
 
     def end_game(self, number: int) -> None:
         """A game is over, or was never begun."""
@@ -281,11 +302,9 @@ class SeatLanes(Lanes):
 
     def settle(self) -> None:
         """All games have taken their turn."""
-        self.finals = np.array([lane for lane in self._endings if self.truncated[lane] and self.moved[lane]], np.int64)
+        self.finals = np.array([lane for lane in self._endings if self.truncated[lane]], np.int64)
         self._settle_reward(self._earned)
-        for lane in self._unearned.nonzero()[0].tolist():
-            self._episodes.grant(lane, self._unearned[lane])
-        self._unearned.fill(0.0)
+        self._grant_unearned()
         for lane, ending in self._endings.items():
             if SUCCESS in ending.info:
                 self._episodes.tell_success(lane, ending.info[SUCCESS])
@@ -295,53 +314,64 @@ class SeatLanes(Lanes):
         return list(enumerate(self._seats, number * len(self._seats)))
 
     def _end(self, lane: int, ending: Ending) -> None:
-        if self.pending[lane]:
-            self._earned[lane] = self._gathered[lane]
-        else:
-            self._episodes.grant(lane, self._gathered[lane])
-        self._gathered[lane] = 0.0
-        self.moved[lane] = self.valid[lane] = self.pending[lane]
-        self.pending[lane] = self._lives[lane] = False
+        self._collect("step", lane, ending.info)
+        if not self.pending[lane]:
+            self._gathered[lane] = 0.0
+            return
+        self._complete(lane)
+        self._lives[lane] = False
         self.terminated[lane] = ending.terminated
         self.truncated[lane] = ending.truncated and not ending.terminated
+        # The reset that comes before it is written may use its memory again.
+        if self.truncated[lane]:
+            ending = ending._replace(observation=deepcopy(ending.observation))
         self._endings[lane] = ending
-        self._played[lane] = True
-        self._collect("step", lane, ending.info)
 
-    def _ask(self, lane: int, observation: Any, info: Mapping[str, Any], *, is_simultaneous: bool) -> None:
+    def _ask(self, lane: int, observation: Any, info: Mapping[str, Any]) -> None:
         phase = "step" if self._lives[lane] else "reset"
         self._collect(phase, lane, info)
-        if is_simultaneous and self._offers_nothing(observation, info):
+        if self._may_wait and forbids_all(self.observation, observation, info):
             return
         if self.pending[lane]:
-            self.moved[lane] = self.valid[lane] = True
-            self.pending[lane] = False
-            self._earned[lane], self._gathered[lane] = self._gathered[lane], 0.0
+            self._complete(lane)
         elif not self._lives[lane]:
             self._unearned[lane], self._gathered[lane] = self._gathered[lane], 0.0
         self.first[lane] = not self._lives[lane]
         self.asked[lane] = self._lives[lane] = self._played[lane] = True
         self._shown[lane] = self._observation(phase, lane, observation, info)
 
-    def _gather(self, number: int, turn: Turn) -> None:
-        rewards = {lane: turn.rewards[seat] for lane, seat in self._lanes_of(number) if seat in turn.rewards}
-        try:
-            if self._team_reward != "own" and rewards:
-                total = sum(rewards.values())
-                share = total if self._team_reward == "sum" else total / len(self._seats)
-                rewards = {lane: share for lane, _ in self._lanes_of(number) if self._lives[lane]}
-            for lane, value in rewards.items():
-                self._gathered[lane] += value
-        except (TypeError, ValueError) as error:
-            problem = f"expected a single number as reward of each agent, found {rewards}"
-            raise self._all.failure("step", number, None, problem) from error
+    def _complete(self, lane: int) -> None:
+        """End the transition of a lane's pending action."""
+        self.moved[lane] = self.valid[lane] = True
+        self.pending[lane] = False
+        self._earned[lane], self._gathered[lane] = self._gathered[lane], 0.0
 
-    def _offers_nothing(self, observation: Any, info: Mapping[str, Any]) -> bool:
-        """Whether a mask leaves an agent no action: it only waits."""
-        if self.observation.mask is None:
-            return False
-        mask = info.get(MASK) if self.observation.mask_is_in_info else observation[MASK]
-        return mask is not None and not np.any(mask)
+    def _gather(self, number: int, turn: Turn) -> None:
+        """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
+        lanes = self._lanes_of(number)
+        rewards = {lane: self._number(lane, turn.rewards[seat]) for lane, seat in lanes if seat in turn.rewards}
+        if self._team_reward != "own":
+            total = sum(rewards.values())
+            share = total if self._team_reward == "sum" else total / len(self._seats)
+            rewards = {lane: share for lane, _ in lanes if self._lives[lane]}
+        for lane, value in rewards.items():
+            self._gathered[lane] += value
+
+    def _number(self, lane: int, reward: Any) -> float:
+        """An agent's reward, finite."""
+        try:
+            number = float(reward if isinstance(reward, float | int) else np.asarray(reward).item())
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._failure("step", lane, f"expected a single finite number as reward, found {reward!r}")
+        return number
+
+    def _grant_unearned(self) -> None:
+        """Add what agents got before their first actions to the returns of the episodes that begin."""
+        for lane in self._unearned.nonzero()[0].tolist():
+            self._episodes.grant(lane, self._unearned[lane])
+        self._unearned.fill(0.0)
 
     def _observation(
         self, phase: str, lane: int, observation: Any, info: Mapping[str, Any], *, is_final: bool = False
@@ -364,10 +394,16 @@ class SeatLanes(Lanes):
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
         """Take the numbers that an info reports, and note whether it holds a mask."""
+        if isinstance(info, dict) and not info:
+            return
         if not isinstance(info, Mapping):
             raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {info!r}")
         if "metrics" in info:
-            self._metrics.add(info["metrics"])
+            metrics = info["metrics"]
+            if not isinstance(metrics, Mapping):
+                problem = f"expected info['metrics'] to be a dict of numbers by name, found {metrics!r}"
+                raise self._failure(phase, lane, problem)
+            self._metrics.add(metrics)
         if info.get(MASK) is not None:
             if phase == "reset":
                 self.mask_was_in_info = True
@@ -381,11 +417,13 @@ class SeatLanes(Lanes):
 
 def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[ObservationSpec, ActionSpec]:
     """What each agent of a team shows and takes; they are all alike."""
-    found = [environment_specs(*game.spaces(game.agents.index(agent)), mask_is_in_info) for agent in team]
-    for agent, specs in zip(team, found, strict=True):
+    spaces = [game.spaces(game.agents.index(agent)) for agent in team]
+    found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
+    for number, specs in enumerate(found):
         if specs != found[0]:
+            (seen, done), (others, does) = spaces[0], spaces[number]
             raise UnsupportedSpaceError(
-                f"agents of one policy need the same spaces: {team[0]!r} has {found[0][0]} and {found[0][1]}, "
-                f"{agent!r} has {specs[0]} and {specs[1]}; give them policies of their own"
+                f"agents of one policy need the same spaces: {team[0]!r} sees {seen} and does {done}, "
+                f"{team[number]!r} sees {others} and does {does}; give them policies of their own"
             )
     return found[0]

@@ -105,7 +105,7 @@ class EnvSpec:
             # What the wrappers left out here would check, the lanes guarantee or check themselves.
             bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
             return cls(_file_name(source.id), "gymnasium", vectorize, _pickled(source.id, bare, kwargs))
-        name = name_of_factory(source)
+        name = _module_of_makers(env) or name_of_factory(source)
         if not callable(source):
             raise TypeError(
                 f"env={source!r} is a {type(source).__name__}: use an id, an environment class, or a callable that "
@@ -184,6 +184,12 @@ def _closest(name: str, known: list[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=3)
     return f" Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?" if close else ""
+
+
+def _module_of_makers(env: Any) -> str:
+    """Module that an environment is called by, because PettingZoo's makers all have one name; else nothing."""
+    place, _, name = env.rpartition(":") if isinstance(env, str) else ("", "", "")
+    return re.split(r"[./]", place.removesuffix(".py"))[-1] if name in ("env", "parallel_env", "raw_env") else ""
 
 
 def _file_name(name: str) -> str:

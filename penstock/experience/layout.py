@@ -75,7 +75,8 @@ class RunShape:
     shared_nbytes
         Size of the parameters that rollout workers train together, where they do; else 0.
     num_agents
-        Lanes of each environment: its agents, as far as they are of this policy.
+        Lanes of each environment, its agents of this policy, which may wait for each other; None: it has one lane,
+        which never waits.
     others
         The shapes of a run's other policies, whose arenas lie behind this one.
     redistribution_nbytes
@@ -95,7 +96,7 @@ class RunShape:
     weights_nbytes: int
     shared_nbytes: int = 0
     redistribution_nbytes: int = 0
-    num_agents: int = 1
+    num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
 
     @property
@@ -106,7 +107,7 @@ class RunShape:
     @property
     def lanes_per_worker(self) -> int:
         """Lanes of each rollout worker."""
-        return self.num_envs_per_worker * self.num_agents
+        return self.num_envs_per_worker * (self.num_agents or 1)
 
     @property
     def envs_per_group(self) -> int:
@@ -116,7 +117,7 @@ class RunShape:
     @property
     def group_size(self) -> int:
         """Lanes per group."""
-        return self.envs_per_group * self.num_agents
+        return self.envs_per_group * (self.num_agents or 1)
 
     @property
     def all_groups(self) -> int:
@@ -197,7 +198,7 @@ class RunShape:
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
-        yield array("decision_memory", (self.num_lanes if self.num_agents > 1 else 0, size), "float32")
+        yield array("decision_memory", (self.num_lanes if self.num_agents else 0, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("answered", (self.all_groups, ALIGNMENT // 8), "int64")
         yield array("request_rows", (self.all_groups, self.group_size), "int64")

@@ -82,19 +82,20 @@ class SegmentWriter:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
             if self._carried is not None:
-                self._carried.take(self.rows, is_fenced=True)
+                self._carried.take(self.rows)
             self._begin()
 
     def _begin(self) -> None:
         self._began = time.monotonic_ns()
-        self.epoch = int(self.arena.control[Control.RUN_EPOCH])
+        epoch_before, self.epoch = self.epoch, int(self.arena.control[Control.RUN_EPOCH])
         self.arena.slot_epoch[self.slots] = self.epoch
-        self._number += 1
+        is_fenced = self.epoch != epoch_before
+        self._number += 1 + (is_fenced and self._carried is not None)  # pending actions will be missing: a gap
         self.arena.slot_number[self.slots] = self._number
         self.cursor.fill(0)
         self._write_shown()
         if self._carried is not None:
-            self._carried.put(self.rows, self.slots)
+            self._carried.put(self.rows, self.slots, is_fenced=is_fenced)
         self.is_open = True
 
     def record(self) -> None:
@@ -179,15 +180,18 @@ class PendingRows:
         self._places = np.empty(0, np.int64)
         self._is_fenced = np.zeros(lanes.num_lanes, np.bool_)
 
-    def take(self, rows: np.ndarray, *, is_fenced: bool = False) -> None:
-        """Copy the rows of pending actions out of closing segments; those before a fence are not learned from."""
+    def take(self, rows: np.ndarray) -> None:
+        """Copy the rows of pending actions out of closing segments."""
         self._places = self._lanes.pending.nonzero()[0]
         self._rows = {name: self._arena.columns[name][rows[self._places]] for name in self._names}
-        self._is_fenced[self._places] |= is_fenced
 
-    def put(self, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Write them into the first rows of new segments, with the memory that their actions were chosen from."""
+    def put(self, rows: np.ndarray, slots: np.ndarray, *, is_fenced: bool) -> None:
+        """Write them into the first rows of new segments, with the memory that their actions were chosen from.
+
+        With `is_fenced` a new run epoch has begun since: the transitions of these actions are not learned from.
+        """
         places, self._places = self._places, np.empty(0, np.int64)
+        self._is_fenced[places] |= is_fenced
         for name, values in self._rows.items():
             self._arena.columns[name][rows[places]] = values
         self._arena.slot_memory[slots[places]] = self._arena.decision_memory[self._lane_numbers[places]]

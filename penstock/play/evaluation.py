@@ -27,7 +27,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.film import film
 from penstock.play.noise import NoiseStreams
-from penstock.play.policy import load_policy
+from penstock.play.policy import environment_of, load_policy
 
 MAX_LANES = 25
 # Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
@@ -42,7 +42,7 @@ class Evaluation:
     Attributes
     ----------
     returns, lengths
-        True, undiscounted return and number of steps of each episode.
+        True, undiscounted return and number of steps of each episode; of a game, those of each agent.
         Of those that were given up, what they had returned by then.
     steps
         Steps that the weights had learned from.
@@ -140,7 +140,7 @@ class Player:
             How many environments' episodes in all, a multiple of their number; where an environment has several
             agents, each of them has so many.
         max_steps
-            Steps after which an episode is given up; its lane plays no other.
+            Steps after which an episode is given up; its lane plays no other. The whole game of an agent is given up.
         deadline
             When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
         on_step
@@ -209,6 +209,7 @@ class _Part:
                 self._played[lane].append(episode)
                 self._plays_on[lane] = len(self._played[lane]) < self._quota
         too_long = self._plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+        too_long |= self._plays_on & self._in_games_of(too_long)
         self._given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
         self._plays_on &= ~too_long & (not is_late)
 
@@ -216,9 +217,15 @@ class _Part:
         """What came of it; a game in which an agent had no part is none of its episodes."""
         whole = [episode for lane in self._played for episode in lane]
         whole = [episode for episode in whole if episode.length] or whole
-        counted = [*whole, *self._given_up] or [self._lanes.running_episode(0)]
+        given_up = [episode for episode in self._given_up if episode.length]
+        counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
         _, returns, lengths, successes = zip(*counted, strict=True)
-        return Evaluation(returns, lengths, unfinished=len(self._given_up), successes=successes)
+        return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+
+    def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
+        """Whether a lane's game is that of one of these lanes, bool ``[N]``."""
+        seats = max(1, len(self._lanes.agents))
+        return lanes.reshape(-1, seats).any(axis=1).repeat(seats)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -276,7 +283,7 @@ def evaluate_run(
     path
         What `load_policy` takes.
     episodes
-        How many to play, the same quota in every lane.
+        How many to play, the same quota in every lane; of games, how many of every agent.
     deterministic
         Take the most probable actions, not samples.
     video
@@ -290,10 +297,7 @@ def evaluate_run(
     """
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
-    env = dataclasses.replace(
-        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
-        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
-    )
+    env = environment_of(policy)
     seed = secrets.randbits(31) if seed is None else seed
     evaluation = evaluate_model(
         policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,

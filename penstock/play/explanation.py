@@ -15,10 +15,9 @@ from penstock.algorithms.arithmetic.redistribution import return_equivalent
 from penstock.algorithms.rudder import build_predictor, contributions
 from penstock.config import ConfigError
 from penstock.envs.masks import MASK
-from penstock.envs.spec import EnvSpec
 from penstock.nn import ReturnPredictor
 from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writable
-from penstock.play.policy import Policy, load_policy
+from penstock.play.policy import Policy, environment_of, load_policy
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import REDISTRIBUTOR
 
@@ -89,8 +88,9 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
 
 def play(policy: Policy, *, deterministic: bool, seed: int) -> Played:
     """Play one episode, of at most `MAX_STEPS` steps, with pictures where the environment draws some."""
-    config = policy.algorithm.config
-    env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+    env = environment_of(policy)
+    if policy.algorithm.config.num_agents is not None:
+        raise ConfigError(f"{env.name} has several agents: explained are episodes of environments of one agent")
     try:
         return _played(policy, make_stage(env, seed), True, deterministic=deterministic, seed=seed)
     except ConfigError:  # it cannot draw

@@ -1,4 +1,4 @@
-"""Films of a policy playing one episode."""
+"""Films of a policy playing one episode, or one game with all its agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import torch
 
 from penstock.config import ConfigError
 from penstock.envs.factories import OUTSIDE, told
-from penstock.envs.masks import MASK
+from penstock.envs.games import Game, game_of
+from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.play.policy import Policy
 
@@ -26,7 +27,7 @@ ALE_FRAMES_PER_SECOND = 60
 
 
 def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: int) -> None:
-    """Play one episode, of at most MAX_STEPS steps, and write what it looks like as H.264 video.
+    """Play one episode or game, of at most MAX_STEPS steps, and write what it looks like as H.264 video.
 
     Of an ALE game the film shows what the policy sees: the newest frame of each observation.
 
@@ -58,7 +59,13 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            pictures = play_and_draw(policy, stage, env.name, deterministic=deterministic, seed=seed)
+            game = game_of(stage)
+            played = (
+                play(policy, stage, deterministic=deterministic, seed=seed)
+                if game is None
+                else play_game(policy, game, deterministic=deterministic, seed=seed)
+            )
+            pictures = (picture_of(stage, env.name) for _ in played)
             first = next(pictures)  # no file is made for an environment that does not draw
             with imageio.imopen(path, "w", plugin="pyav") as video:
                 video.init_video_stream("libx264", fps=_pictures_per_second(stage))
@@ -68,25 +75,38 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
         stage.close()
 
 
-def play_and_draw(
-    policy: Policy, stage: gymnasium.Env, name: str, *, deterministic: bool, seed: int
-) -> Iterator[np.ndarray]:
-    """Play one episode; yield a picture of every observation, uint8 ``[H, W, 3]`` with even H and W.
-
-    Raises
-    ------
-    ConfigError
-        The environment `name` does not draw.
-    """
+def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:
+    """Play one episode; yield whenever there is something to be looked at."""
     observation, info = stage.reset(seed=seed)
-    yield picture_of(stage, name)
+    yield
     state, has_mask = None, policy.algorithm.observation.mask_is_in_info
     for _ in range(MAX_STEPS):
         answer = policy.act(observation, state, deterministic, info[MASK] if has_mask else None)
         action, state = answer if policy.has_memory else (answer, None)
         observation, _, terminated, truncated, info = stage.step(action)
-        yield picture_of(stage, name)
+        yield
         if terminated or truncated:
+            return
+
+
+def play_game(policy: Policy, game: Game, *, deterministic: bool, seed: int) -> Iterator[None]:
+    """Play one game, the policy for every agent; yield whenever there is something to be looked at."""
+    spec, seats = policy.algorithm.observation, range(len(game.agents))
+    turn, states, over = game.reset(seed), dict.fromkeys(seats), set[int]()
+    yield
+    for _ in range(MAX_STEPS):
+        actions = dict.fromkeys(seats, policy.idle_action) if game.is_simultaneous else {}
+        for seat, (observation, info) in turn.asked.items():
+            if game.is_simultaneous and forbids_all(spec, observation, info):
+                continue
+            mask = info[MASK] if spec.mask_is_in_info else None
+            answer = policy.act(observation, states[seat], deterministic, mask)
+            actions[seat], states[seat] = answer if policy.has_memory else (answer, None)
+        turn = game.step(actions)
+        yield
+        over |= turn.ended.keys()
+        states |= dict.fromkeys(turn.ended)
+        if turn.is_over or len(over) == len(seats):
             return
 
 
@@ -188,11 +208,11 @@ def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
             stage = source(**(arguments if _takes(source, arguments) else told(source, kwargs, values)))
     except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
-    if stage.render_mode != "rgb_array":
-        legal = (stage.metadata or {}).get("render_modes", [])
+    if (render_mode := getattr(stage, "render_mode", None)) != "rgb_array":
+        legal = _metadata(stage).get("render_modes", [])
         stage.close()
         raise _cannot_draw(
-            env.name, f"its render_mode is {stage.render_mode!r}, of the modes {legal} that its metadata names"
+            env.name, f"its render_mode is {render_mode!r}, of the modes {legal} that its metadata names"
         )
     return stage
 
@@ -221,7 +241,11 @@ def picture_of(stage: gymnasium.Env, name: str) -> np.ndarray:
 
 
 def _pictures_per_second(stage: gymnasium.Env) -> float:
-    return float((stage.metadata or {}).get("render_fps") or 30)
+    return float(_metadata(stage).get("render_fps") or 30)
+
+
+def _metadata(stage: gymnasium.Env) -> dict[str, Any]:
+    return getattr(stage, "metadata", None) or {}
 
 
 def _cannot_draw(name: str, problem: str) -> ConfigError:

@@ -18,6 +18,7 @@ from penstock.envs.actions import ActionDecoder
 from penstock.envs.masks import flat_mask, mask_of_lane
 from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
+from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import resolve_checkpoint
@@ -45,6 +46,12 @@ class Policy:
     def has_memory(self) -> bool:
         """Whether `act` needs and returns a state."""
         return self.model.state_size > 0
+
+    @property
+    def idle_action(self) -> Any:
+        """Some action, for an agent whose action is not looked at."""
+        action = self.algorithm.action
+        return self.decoded(np.zeros((1, *action.column_shape), action.column_dtype))
 
     @torch.inference_mode()
     def act(
@@ -128,6 +135,16 @@ class Policy:
         action = self.algorithm.action
         draw = torch.rand if action.noise == "uniform" else torch.randn
         return draw(count, action.noise_size)
+
+
+def environment_of(policy: Policy) -> EnvSpec:
+    """What a policy was trained on."""
+    config = policy.algorithm.config
+    return dataclasses.replace(
+        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
+        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
+        team_reward=config.team_reward,
+    )
 
 
 def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, **settings: Any) -> Policy:

@@ -69,6 +69,8 @@ def plain_line(status: Status) -> str:
     ]
     if status.frame_skip > 1:
         parts.append(f"{status.steps_per_second * status.frame_skip:,.0f} frames/s")
+    if status.env_steps is not None:
+        parts.append(f"{status.env_steps:,} environment steps")
     if status.mean_return is not None:
         parts.append(f"return {number(status.mean_return)}")
     if status.eval_return is not None:
@@ -188,6 +190,8 @@ def _throughput(status: Status) -> Table:
     if status.frame_skip > 1:
         rows.add_row("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}")
     rows.add_row("learned from", f"{status.steps:,} steps")
+    if status.env_steps is not None:
+        rows.add_row("environments", f"{status.env_steps:,} steps")
     experience = status.experience
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps

@@ -109,6 +109,9 @@ class Status(PolicyStatus):
     steps_per_second: float = 0.0
     """Recent rate of steps learned from."""
     frame_skip: int = 1
+    env_steps: int | None = None
+    """Steps that the environments have made, in each of which several agents may act, since the start or the last
+    resume; None where environments have one agent."""
     target_return: float | None = None
     restarts: int = 0
     """Workers replaced so far."""

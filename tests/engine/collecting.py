@@ -21,13 +21,11 @@ from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Learned, Save
 from penstock.engine.paths.segment_learner import READER, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.preparation import run_shape
+from penstock.engine.preparation import look_at, run_shape
 from penstock.engine.roles.learner import Learner, LearnerState, Start
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
-from penstock.envs.making import probe
-from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState
@@ -68,10 +66,9 @@ class Polled:
     """
 
     def __init__(self, algorithm: type[Algorithm], settings: dict[str, Any]) -> None:
-        config = make_config(algorithm.Config, settings)
-        self.env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
-        observation, action, *_ = probe(self.env)
-        self.algorithm: Any = algorithm(config, observation, action)
+        found = look_at(make_config(algorithm.Config, settings))
+        config, self.env, (seen,) = found.policies[0].config, found.env, found.seen
+        self.algorithm: Any = algorithm(config, seen.observation, seen.action)
         torch.manual_seed(config.seed)
         self.model: Any = self.algorithm.build_model()
         path = self.begin()

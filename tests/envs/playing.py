@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,17 @@ class AtOnce(_Counting):
         return shown, rewards, terminated, truncated, {a: {} for a in shown}
 
 
+class Masked(AtOnce):
+    """An agent's mask offers nothing in every other step."""
+
+    def observation_space(self, agent):
+        return spaces.Dict({"seen": spaces.Box(-np.inf, np.inf, (3,)), "action_mask": spaces.MultiBinary(2)})
+
+    def shown(self, agent):
+        turn = self.tick % 2 == self.possible_agents.index(agent)
+        return {"seen": super().shown(agent), "action_mask": np.full(2, turn, np.int8)}
+
+
 class InTurn(_Counting):
     """An AECEnv whose agents act one after the other; move m gives agent i the reward ``10^i * m``, m from 1.
 
@@ -127,3 +139,40 @@ class InTurn(_Counting):
             self._due[one] += 10.0**seat * self.tick
         self._is_over = self.tick == self.moves
         self.agent_selection = self.agents[self.tick % len(self.agents)]
+
+
+Step = tuple[list[float], bool, float, str, list[float] | None]
+"""As `tests.experience.writing` has it: observation, whether it begins an episode, reward, ending, what it led to."""
+
+
+def steps_at_once(seat: int, parts: Sequence[Part]) -> Iterator[Step]:
+    """What a seat of `AtOnce` really goes through, without end; nothing, if nobody is there when it is to join."""
+    part = parts[seat]
+    first = min(one.joins for one in parts)
+    ends = first  # of the game: nobody is left
+    for joins in range(first, 10):
+        joining = [one for one in parts if one.joins == joins and joins <= max(ends, first)]
+        ends = max([ends, *(one.joins + one.stays for one in joining)])
+    if part.joins > first and part.joins >= ends:
+        return
+    for game in count():
+        for n in range(part.stays):
+            tick = part.joins + n
+            is_last = n == part.stays - 1
+            ending = "" if not is_last else "truncated" if part.ends == "truncated" else "terminated"
+            led_to = None if ending == "terminated" else [seat, game, tick + 1]
+            yield ([seat, game, tick], n == 0, 100.0 * game + tick + 1, ending, led_to)
+
+
+def steps_in_turn(seat: int, num_agents: int, moves: int, ends: Sequence[str]) -> Iterator[Step]:
+    """What a seat of `InTurn` really goes through, without end; nothing, if its turn never comes."""
+    for game in count():
+        for act in range(seat, moves, num_agents):
+            until = min(act + num_agents, moves)
+            is_last = act + num_agents >= moves
+            ending = "" if not is_last else "truncated" if ends[seat] == "truncated" else "terminated"
+            reward = sum(10.0**seat * (move + 1) for move in range(act, until))
+            led_to = None if ending == "terminated" else [seat, game, until]
+            yield ([seat, game, act], act == seat, reward, ending, led_to)
+        if seat >= moves:
+            return

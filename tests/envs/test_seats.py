@@ -10,7 +10,7 @@ from penstock.envs.making import make_env, probe
 from penstock.envs.seats import Games
 from penstock.envs.spec import EnvSpec
 from tests.envs.counting import CountingEnv
-from tests.envs.playing import AtOnce, InTurn, Part
+from tests.envs.playing import AtOnce, InTurn, Masked, Part
 
 
 def seat_lanes(*envs, **more):
@@ -167,23 +167,68 @@ def test_tuple_spaces_with_a_member_for_each_agent_are_a_game():
     assert probe(EnvSpec.resolve(CountingEnv)).agents == ()
 
 
-class Masked(AtOnce):
-    """An agent's mask offers nothing in every other step."""
-
-    def observation_space(self, agent):
-        return spaces.Dict({"seen": spaces.Box(-np.inf, np.inf, (3,)), "action_mask": spaces.MultiBinary(2)})
-
-    def shown(self, agent):
-        turn = self.tick % 2 == self.possible_agents.index(agent)
-        return {"seen": super().shown(agent), "action_mask": np.full(2, turn, np.int8)}
-
-
 def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     lanes = seat_lanes(Masked([Part(0, 4, "terminated")] * 2))
     assert [(moved, asked) for moved, asked, _ in play(lanes, 4)] == [
         ({}, [1]), ({0: (3.0, False, False)}, [0]), ({1: (5.0, False, False)}, [1]),
         ({0: (7.0, True, False), 1: (4.0, True, False)}, [0]),
     ]  # fmt: skip
+
+
+def test_nobody_may_have_to_act_for_a_while():
+    class Slow(Masked):
+        def shown(self, agent):
+            return {**super().shown(agent), "action_mask": np.full(2, self.tick >= 2, np.int8)}
+
+    told = play(seat_lanes(Slow([Part(0, 4, "terminated")])), 3)
+    assert [(moved, asked) for moved, asked, _ in told] == [({}, []), ({}, [0]), ({0: (3.0, False, False)}, [0])]
+
+
+class Late(Masked):
+    """The second agent is offered nothing, and is out before it ever is."""
+
+    def shown(self, agent):
+        return {**super().shown(agent), "action_mask": np.full(2, agent == "player_0", np.int8)}
+
+
+def test_an_agent_that_is_over_before_it_ever_acted_has_an_episode_of_no_steps():
+    lanes = seat_lanes(Late([Part(0, 4, "terminated"), Part(0, 2, "terminated")]))
+    assert [(moved, asked) for moved, asked, _ in play(lanes, 4)][1] == ({0: (2.0, False, False)}, [0])
+    assert [episode[:3] for episode in lanes.take_episodes()] == [(1, 0.0, 0), (0, 10.0, 4)]
+    assert not lanes.terminated[1]
+
+
+class Silent(AtOnce):
+    """Shows nothing more to agents that are over."""
+
+    def step(self, actions):
+        shown, *rest = super().step(actions)
+        return ({agent: shown[agent] for agent in self.agents}, *rest)
+
+
+def test_a_terminated_agent_needs_no_last_observation_and_a_truncated_one_does():
+    play(seat_lanes(Silent([Part(0, 2, "terminated"), Part(0, 3, "both")])), 6)
+    with pytest.raises(EnvironmentFailure, match=r"last observation of an agent that is truncated .*'player_1'"):
+        play(seat_lanes(Silent([Part(0, 2, "terminated"), Part(0, 2, "truncated")])), 2)
+
+
+class InPlace(AtOnce):
+    """All observations lie in the same memory."""
+
+    memory = np.zeros((2, 3), np.float32)
+
+    def shown(self, agent):
+        row = self.memory[self.possible_agents.index(agent)]
+        row[:] = super().shown(agent)
+        return row
+
+
+def test_a_final_observation_outlives_the_reset_that_uses_its_memory_again():
+    lanes = seat_lanes(InPlace([Part(0, 2, "truncated")] * 2))
+    play(lanes, 2)
+    column = np.zeros((2, 3), np.float32)
+    lanes.write_finals(column, np.arange(2))
+    assert column.tolist() == [[0.0, 0.0, 2.0], [1.0, 0.0, 2.0]]
 
 
 def test_games_are_seeded_once_and_closed():
@@ -217,6 +262,23 @@ class Vanishing(AtOnce):
         return answers
 
 
+class Poor(AtOnce):
+    reward: object = np.nan
+
+    def step(self, actions):
+        shown, rewards, *rest = super().step(actions)
+        return (shown, {**rewards, "player_1": self.reward}, *rest)
+
+
+class Torn(Poor):
+    reward: object = (1.0, 2.0)
+
+
+class Blind(AtOnce):
+    def shown(self, agent):
+        return super().shown(agent) * (np.nan if agent == "player_1" and self.tick else 1.0)
+
+
 class Abandoned(InTurn):
     def step(self, action):
         super().step(action)
@@ -229,6 +291,9 @@ class Abandoned(InTurn):
         (Back([Part(0, 1, "terminated"), Part(0, 4, "terminated")]), 2, "to stay away until reset.*'player_0'"),
         (Unpaid([Part(0, 4, "terminated")] * 2), 1, "must return a reward.*'player_1'"),
         (Vanishing([Part(0, 4, "terminated")] * 2), 1, "terminated or truncated, found neither.*'player_1'"),
+        (Poor([Part(0, 4, "terminated")] * 2), 1, "single finite number as reward, found nan .*'player_1'"),
+        (Torn([Part(0, 4, "terminated")] * 2), 1, r"as reward, found \(1.0, 2.0\) .*'player_1'"),
+        (Blind([Part(0, 4, "terminated")] * 2), 1, "finite.*'player_1'"),
         (Abandoned(2, 9, ["terminated"] * 2), 1, "terminated or truncated by the end of its game.*'player_0'"),
     ],
 )
@@ -236,6 +301,7 @@ def test_a_game_that_breaks_its_contract_is_named_with_agent_and_lane(env, steps
     lanes = seat_lanes(AtOnce([Part(0, 9, "terminated")] * 2), env, first_lane=10)
     with pytest.raises(EnvironmentFailure, match=problem) as caught:
         play(lanes, steps)
+        shown(lanes)
     assert caught.value.lane in (12, 13)
 
 
@@ -244,5 +310,5 @@ def test_agents_of_one_policy_have_the_same_spaces():
         def action_space(self, agent):
             return spaces.Discrete(2 if agent == "player_0" else 3)
 
-    with pytest.raises(UnsupportedSpaceError, match=r"'player_0' has .* 'player_1' has .*num_actions=3"):
+    with pytest.raises(UnsupportedSpaceError, match=r"'player_0' sees .* 'player_1' sees .* and does Discrete\(3\)"):
         make_env(lambda: Differing([Part(0, 1, "terminated")] * 2))

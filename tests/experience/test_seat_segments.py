@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.envs.games import game_of
 from penstock.envs.seats import Games
-from tests.envs.playing import KINDS, AtOnce, InTurn, parts
+from tests.envs.playing import KINDS, AtOnce, InTurn, Masked, Part, parts, steps_at_once, steps_in_turn
 from tests.experience.writing import Writing, written_steps
 
 STEPS = 24
@@ -21,25 +21,6 @@ def write(env, length):
     writing = Writing(seat_lanes(env), length)
     writing.play(STEPS)
     return writing
-
-
-def steps_at_once(seat, parts):
-    """What a seat of `AtOnce` really goes through, without end."""
-    part = parts[seat]
-    first = min(one.joins for one in parts)
-    ends = first  # of the game: nobody is left
-    for joins in range(first, 10):
-        joining = [one for one in parts if one.joins == joins and joins <= max(ends, first)]
-        ends = max([ends, *(one.joins + one.stays for one in joining)])
-    for game in range(STEPS):
-        if part.joins > first and part.joins >= ends:
-            continue
-        for n in range(part.stays):
-            tick = part.joins + n
-            is_last = n == part.stays - 1
-            ending = ("" if not is_last else "truncated" if part.ends == "truncated" else "terminated")
-            led_to = None if ending == "terminated" else [seat, game, tick + 1]
-            yield ([seat, game, tick], n == 0, 100.0 * game + tick + 1, ending, led_to)
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,17 +38,8 @@ def test_in_turn_whatever_its_length_segments_hold_the_same_transitions(num_agen
     ends = data.draw(st.lists(st.sampled_from(KINDS), min_size=num_agents, max_size=num_agents))
     found = write(InTurn(num_agents, moves, ends), length)
     for seat, segments in enumerate(found.finished):
-        written, expected = written_steps(segments), []
-        for game in range(STEPS):
-            acts = range(seat, moves, num_agents)  # a seat whose turn never comes has no steps
-            for act in acts:
-                until = min(act + num_agents, moves)
-                is_last = until == moves and act + num_agents >= moves
-                ending = "" if not is_last else "truncated" if ends[seat] == "truncated" else "terminated"
-                reward = sum(10.0**seat * (move + 1) for move in range(act, until))
-                led_to = None if ending == "terminated" else [seat, game, until]
-                expected.append(([seat, game, act], act == seat, reward, ending, led_to))
-        assert written == expected[: len(written)]
+        written = written_steps(segments)
+        assert written == [step for step, _ in zip(steps_in_turn(seat, num_agents, moves, ends), written, strict=False)]
 
 
 def test_little_is_lost_to_padding_where_agents_take_turns():
@@ -85,6 +57,28 @@ def test_an_action_from_before_a_fence_is_not_learned_from_when_its_transition_i
     writing.play(12)
     first, second = (written_steps(segments) for segments in writing.finished)
     assert first[0][0] == [0, 0, 2] and second[0][0] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_nor_if_the_fence_comes_between_two_segments(length):
+    writing = Writing(seat_lanes(InTurn(2, 7, ["terminated"] * 2)), length)
+    assert writing.writer.open()
+    while writing.writer.is_open:
+        writing.step()
+    writing.take_finished()
+    (fenced,) = writing.lanes.pending.nonzero()[0].tolist()
+    before = len(written_steps(writing.finished[fenced]))
+    writing.fence()
+    writing.play(12)
+    pending = 2 * before + fenced
+    assert written_steps(writing.finished[fenced])[before][0] == [fenced, 0, pending + 2]
+
+
+def test_a_single_agent_that_waits_has_its_action_carried_too():
+    (segments,) = write(Masked([Part(0, 9, "terminated")]), 1).finished
+    steps = written_steps(segments)
+    assert len({tuple(step[0]) for step in steps[:5]}) == 5
+    assert [step[2] for step in steps[:5]] == [1.0 + 2.0, 3.0 + 4.0, 5.0 + 6.0, 7.0 + 8.0, 9.0]
 
 
 def test_a_pending_action_keeps_what_was_recorded_with_it():

@@ -63,10 +63,10 @@ class Writing:
 
     def __init__(self, lanes: Lanes, length: int, slots_per_lane: int = 1) -> None:
         self.lanes = lanes
-        agents = max(1, len(lanes.agents))
+        agents = len(lanes.agents) or None
         shape = run_shape(
-            num_envs_per_worker=lanes.num_lanes // agents, num_agents=agents, segment_length=length,
-            slots_per_lane=slots_per_lane,
+            num_envs_per_worker=lanes.num_lanes // (agents or 1), num_agents=agents, segment_length=length,
+            slots_per_lane=slots_per_lane, observation=lanes.observation, action=lanes.action,
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
         for column in self.arena.columns.values():

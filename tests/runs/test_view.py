@@ -51,6 +51,12 @@ def test_success_is_shown_where_the_environment_tells_it():
     assert "25%, 50% in evaluation" in drawn(both, 100) and "success 50%" in plain_line(both)
 
 
+def test_steps_of_environments_are_shown_beside_those_of_several_agents():
+    assert "environment" not in drawn(status(), 100) + plain_line(status())
+    both = status(env_steps=32_001)
+    assert "32,001 steps" in drawn(both, 100) and "32,001 environment steps" in plain_line(both)
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_panels_tell_everything_at_every_width(width):
     text = drawn(status(), width)

@@ -81,9 +81,12 @@ class Inference:
         arena, shape, requests = self._arena, self._arena.shape, self._arena.requests
         rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
         is_asked: Any = ...
-        if shape.num_agents > 1:  # others wait for their turn
+        if shape.num_agents:  # others wait for their turn
             is_asked = rows != NOT_ASKED
             rows, lanes = rows[is_asked], lanes[is_asked]
+            if not len(rows):
+                requests.keep_memory(pending, requests.memory(pending))
+                return
         fields = self._request_buffer(len(rows)).arrays
         gather(arena.columns["obs"], rows, fields["obs"])
         gather(arena.columns["first"], rows, fields["first"])
@@ -100,7 +103,7 @@ class Inference:
             slots, row = np.divmod(rows, shape.rows_per_slot)
             begins = row == 0
             arena.slot_memory[slots[begins]] = fields["memory"][begins]
-            if shape.num_agents > 1:
+            if shape.num_agents:
                 arena.decision_memory[lanes] = fields["memory"]
             memory[is_asked] = memory_after
             requests.keep_memory(pending, memory)

@@ -24,7 +24,7 @@ from penstock.engine.paths.base import DataPath
 from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
-from penstock.experience.requests import Pending
+from penstock.experience.requests import NOT_ASKED, Pending
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
@@ -159,11 +159,12 @@ class ActorLearner(Inference):
     def answer(self, pending: Pending) -> None:
         """Choose actions; where segments begin, with the shared parameters of now."""
         group = int(pending.groups[0])
-        slot = self._arena.requests.rows[group].max() // self._arena.shape.rows_per_slot
-        number = int(self._arena.slot_number[slot])
-        if self._numbers.get(group) != number:
-            self._numbers[group] = number
-            self._weights.pull()
+        row = self._arena.requests.rows[group].max()
+        if row != NOT_ASKED:
+            number = int(self._arena.slot_number[row // self._arena.shape.rows_per_slot])
+            if self._numbers.get(group) != number:
+                self._numbers[group] = number
+                self._weights.pull()
         super().answer(pending)
 
     def is_wanted(self) -> bool:

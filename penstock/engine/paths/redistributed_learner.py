@@ -137,7 +137,8 @@ class Redistribution:
         )  # fmt: skip
         self._account.put(lanes, account)
         last_step = (valid * torch.arange(1, len(valid) + 1, device=valid.device).unsqueeze(1)).argmax(0)
-        self._before[lanes] = obs[last_step, torch.arange(len(index), device=valid.device)]
+        has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waits for its turn has none
+        self._before[lanes[has_steps]] = obs[last_step[has_steps], has_steps]
         return reward, of_step
 
 

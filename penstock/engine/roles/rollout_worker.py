@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.messages import Command, EnvironmentMetrics, Episodes, Tell, unknown
+from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_group
@@ -48,7 +48,7 @@ class RolloutWorker:
     arena
         The arena of the run's first policy.
     report
-        Called with `Episodes` and `EnvironmentMetrics` now and then.
+        Called with `Episodes`, `EnvironmentMetrics` and `EnvironmentSteps` now and then.
     actors
         Answer the requests of each policy's lanes at once (local inference); empty: policy workers will.
     """
@@ -106,6 +106,8 @@ class RolloutWorker:
             for lanes in of_policy:
                 if metrics := lanes.take_metrics():
                     self._report(EnvironmentMetrics(metrics))
+                if count := lanes.take_env_steps():
+                    self._report(EnvironmentSteps(count))
 
 
 class LaneGroup:

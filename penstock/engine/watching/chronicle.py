@@ -232,6 +232,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         before = of_policy(policy.name)
         values[f"{before}steps"] = policy.steps
         values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
+    if status.env_steps is not None:
+        values["env_steps"] = status.env_steps
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}

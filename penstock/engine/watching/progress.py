@@ -176,6 +176,7 @@ class Progress:
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
+        self._env_steps = None if config.num_agents is None else 0
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
         self._rate: deque[tuple[float, int]] = deque()
@@ -200,6 +201,10 @@ class Progress:
         self.policies[policy].take_learned(report)
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
+
+    def take_env_steps(self, count: int) -> None:
+        """Note steps that environments of several agents have made."""
+        self._env_steps = (self._env_steps or 0) + count
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
         """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
@@ -276,6 +281,7 @@ class Progress:
             seconds=self.seconds,
             steps_per_second=self.steps_per_second,
             frame_skip=self._frame_skip,
+            env_steps=self._env_steps,
             target_return=self._config.target_return,
             restarts=self.restarts,
             real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,

@@ -1,0 +1,100 @@
+"""Connect four of two agents in turn, with masks of legal moves: PettingZoo's AEC kind, without its weight.
+
+    penstock train ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000
+    python bench/self_play.py connect-four RUN
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+
+COLUMNS, ROWS = 7, 6
+STRIDE = ROWS + 1  # bits per column: one above the highest cell stays empty
+Board = tuple[int, int]
+"""Discs of the agent that is to move, and of the other: bit ``7 column + row`` of each, rows counted from below."""
+START: Board = (0, 0)
+
+
+def has_lost(board: Board) -> bool:
+    """Whether the agent that is to move has lost: the other one, who has just moved, has four in a line."""
+    for distance in (1, STRIDE - 1, STRIDE, STRIDE + 1):
+        pairs = board[1] & (board[1] >> distance)
+        if pairs & (pairs >> 2 * distance):
+            return True
+    return False
+
+
+def legal(board: Board) -> list[int]:
+    """The columns that are not full; none where the game is over."""
+    discs = board[0] | board[1]
+    if has_lost(board):
+        return []
+    return [column for column in range(COLUMNS) if not discs >> (STRIDE * column + ROWS - 1) & 1]
+
+
+def after(board: Board, column: int) -> Board:
+    """The board as the other agent sees it when the one that is to move has dropped a disc into a column."""
+    own, other = board
+    lowest = 1 << STRIDE * column
+    return other, own | ((own | other) + lowest) & ((1 << STRIDE * (column + 1)) - lowest)
+
+
+def shown(board: Board) -> dict[str, np.ndarray]:
+    """What the agent that is to move observes: its own discs and the other's, and which moves are legal."""
+    bits = np.unpackbits(np.array(board, "<u8").view(np.uint8).reshape(2, 8), axis=1, bitorder="little")
+    discs = bits[:, : COLUMNS * STRIDE].reshape(2, COLUMNS, STRIDE)[:, :, :ROWS]
+    mask = np.zeros(COLUMNS, np.int8)
+    mask[legal(board)] = 1
+    return {"board": discs.reshape(-1).astype(np.float32), "action_mask": mask}
+
+
+class ConnectFour:
+    """Red begins. The winner gets 1, the loser -1, both 0 for a draw."""
+
+    possible_agents = ("red", "yellow")
+    render_mode = None
+
+    def __init__(self) -> None:
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> Dict:
+        """Eighty-four zeros and ones, with the mask."""
+        board = Box(0.0, 1.0, (2 * COLUMNS * ROWS,), np.float32)
+        return Dict({"board": board, "action_mask": MultiBinary(COLUMNS)})
+
+    def action_space(self, agent: str) -> Discrete:
+        """The seven columns."""
+        return Discrete(COLUMNS)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Clear the board."""
+        self.agents = list(self.possible_agents)
+        self.agent_selection = self.agents[0]
+        self._board = START
+        self._is_over, self._outcome = False, 0.0
+
+    def agent_iter(self) -> None:
+        """Say, by being there, that agents act in turn."""
+
+    def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        """What the selected agent sees, and what it got since it moved."""
+        return shown(self._board), self._outcome, self._is_over, False, {}
+
+    def step(self, action: int | None) -> None:
+        """Drop a disc; where the game is over, dismiss the selected agent."""
+        if self._is_over:
+            self.agents.remove(self.agent_selection)
+            self._outcome = -self._outcome
+        else:
+            assert action is not None
+            self._board = after(self._board, int(action))
+            self._is_over = not legal(self._board)
+            self._outcome = -1.0 if has_lost(self._board) else 0.0
+        if self.agents:
+            self.agent_selection = next(agent for agent in self.possible_agents if agent != self.agent_selection)
+
+    def close(self) -> None:
+        """Nothing is to be closed."""

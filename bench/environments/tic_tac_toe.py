@@ -1,0 +1,90 @@
+"""Tic-tac-toe of two agents in turn, with masks of legal moves: PettingZoo's AEC kind, without its weight.
+
+    penstock train ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 1000000
+    python bench/self_play.py tic-tac-toe RUN
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+
+LINES = (
+    (0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6),
+)  # fmt: skip
+Board = tuple[int, ...]
+"""Nine cells, row by row: 1 where the agent that is to move has a mark, -1 where the other has one, 0 where none is."""
+START: Board = (0,) * 9
+
+
+def has_lost(board: Board) -> bool:
+    """Whether the agent that is to move has lost: the other one, who has just moved, has three in a line."""
+    return any(board[a] == board[b] == board[c] == -1 for a, b, c in LINES)
+
+
+def legal(board: Board) -> list[int]:
+    """The cells that may be marked; none where the game is over."""
+    return [] if has_lost(board) else [cell for cell in range(9) if not board[cell]]
+
+
+def after(board: Board, cell: int) -> Board:
+    """The board as the other agent sees it when the one that is to move has marked a cell."""
+    return tuple(-1 if other == cell else -mark for other, mark in enumerate(board))
+
+
+def shown(board: Board) -> dict[str, np.ndarray]:
+    """What the agent that is to move observes: its own marks and the other's, and which moves are legal."""
+    marks = np.array(board, np.int8)
+    mask = np.zeros(9, np.int8)
+    mask[legal(board)] = 1
+    return {"board": np.concatenate([marks == 1, marks == -1]).astype(np.float32), "action_mask": mask}
+
+
+class TicTacToe:
+    """Crosses begin. The winner gets 1, the loser -1, both 0 for a draw."""
+
+    possible_agents = ("crosses", "noughts")
+    render_mode = None
+
+    def __init__(self) -> None:
+        self.agents: list[str] = []
+
+    def observation_space(self, agent: str) -> Dict:
+        """Eighteen zeros and ones, with the mask."""
+        return Dict({"board": Box(0.0, 1.0, (18,), np.float32), "action_mask": MultiBinary(9)})
+
+    def action_space(self, agent: str) -> Discrete:
+        """The nine cells."""
+        return Discrete(9)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Clear the board."""
+        self.agents = list(self.possible_agents)
+        self.agent_selection = self.agents[0]
+        self._board = START
+        self._is_over, self._outcome = False, 0.0
+
+    def agent_iter(self) -> None:
+        """Say, by being there, that agents act in turn."""
+
+    def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        """What the selected agent sees, and what it got since it moved."""
+        return shown(self._board), self._outcome, self._is_over, False, {}
+
+    def step(self, action: int | None) -> None:
+        """Mark a cell; where the game is over, dismiss the selected agent."""
+        if self._is_over:
+            self.agents.remove(self.agent_selection)
+            self._outcome = -self._outcome
+        else:
+            assert action is not None
+            self._board = after(self._board, int(action))
+            self._is_over = not legal(self._board)
+            self._outcome = -1.0 if has_lost(self._board) else 0.0
+        if self.agents:
+            self.agent_selection = next(agent for agent in self.possible_agents if agent != self.agent_selection)
+
+    def close(self) -> None:
+        """Nothing is to be closed."""
