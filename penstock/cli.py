@@ -9,9 +9,9 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import ConfigError, closest
 from penstock.output import lossy_output
@@ -19,6 +19,7 @@ from penstock.output import lossy_output
 if TYPE_CHECKING:
     from penstock.engine.endings import TrainResult
     from penstock.engine.trainer import Trainer
+    from penstock.play.evaluation import Evaluation
 
 DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -134,21 +135,31 @@ def evaluate(args: list[str]) -> int:
     if flags.max_steps is not None and flags.max_steps < 1:
         return _wrong(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.envs.failures import EnvironmentFailure
+    from penstock.play.evaluation import evaluate_run, evaluate_together
     from penstock.runs.checkpoint import verify_checkpoint
-    from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
+    from penstock.runs.run_directory import RunDirectory, policies_of, resolve_checkpoint
 
     video = flags.video
     try:
-        path = resolve_checkpoint(flags.run, flags.checkpoint, report=_warn)
-        meta = verify_checkpoint(path)
+        paths = {
+            name: resolve_checkpoint(flags.run, flags.checkpoint, _warn, name or None)
+            for name in policies_of(flags.run) or [""]
+        }
+        metas = {name: verify_checkpoint(path) for name, path in paths.items()}
+        path, meta = next(iter(paths.values())), next(iter(metas.values()))
         if video == "auto":
-            video = str(RunDirectory.open(path.parent.parent).film_path(meta["steps"]))
-        from penstock.play.evaluation import evaluate_run
-
-        result = evaluate_run(
-            path, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
-            max_steps=flags.max_steps,
-        )  # fmt: skip
+            run = flags.run if len(paths) > 1 else path.parent.parent
+            video = str(RunDirectory.open(run).film_path(meta["steps"]))
+        if len(paths) > 1:
+            results = evaluate_together(
+                paths, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
+                max_steps=flags.max_steps,
+            )  # fmt: skip
+        else:
+            results = {"": evaluate_run(
+                path, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
+                max_steps=flags.max_steps,
+            )}  # fmt: skip
         if flags.explain is not None:
             from penstock.play.explanation import explain_run
 
@@ -157,28 +168,34 @@ def evaluate(args: list[str]) -> int:
         return _wrong(str(error))
     except EnvironmentFailure as error:
         return _failed(str(error))
-    which = "best checkpoint" if path.name == "best" else f"checkpoint {path.name}"
-    from penstock.runs.panels import spread
-
-    ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
-    print(
-        f"mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
-        f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
-    )
-    if result.success_rate is not None:
-        print(f"success rate {result.success_rate:.3f}")
-    if result.unfinished:
-        was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
-        print(
-            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
-            f"returned by then counts, and {its} played no more of the {flags.episodes} episodes. --max-steps sets the "
-            "bound"
-        )
+    for name, result in results.items():
+        which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
+        print(_score_of(result, f"{name}: " if name else "", metas[name], which, flags.episodes))
     if video is not None:
         print(f"video: {video}")
     if flags.explain is not None:
         print(f"explanation: {flags.explain}")
     return DONE
+
+
+def _score_of(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
+    """What came of an evaluation, in lines."""
+    from penstock.runs.panels import spread
+
+    ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
+    lines = [
+        f"{name}mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
+        f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
+    ]
+    if result.success_rate is not None:
+        lines.append(f"success rate {result.success_rate:.3f}")
+    if result.unfinished:
+        was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
+        lines.append(
+            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
+            f"returned by then counts, and {its} played no more of the {asked} episodes. --max-steps sets the bound"
+        )
+    return "\n".join(lines)
 
 
 def runs(args: list[str]) -> int:

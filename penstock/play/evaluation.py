@@ -10,19 +10,19 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from penstock.config import require
+from penstock.config import policy_configs, require
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
-from penstock.envs.making import make_group
+from penstock.envs.making import agents_of, make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.film import film
@@ -264,6 +264,45 @@ def evaluate_models(
         return Player(models, group, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
     finally:
         group.close()
+
+
+def evaluate_together(
+    paths: Mapping[str, str | os.PathLike[str]],
+    *,
+    episodes: int = 100,
+    deterministic: bool = True,
+    video: str | None = None,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    **settings: Any,
+) -> dict[str, Evaluation]:
+    """Score the policies of a run of several, which play together.
+
+    Parameters
+    ----------
+    paths
+        The checkpoint of each policy, by its name, in the order of the run.
+    episodes, deterministic, video, seed, max_steps, **settings
+        As for `evaluate_run`.
+    """
+    policies = {name: load_policy(path, **settings) for name, path in paths.items()}
+    first = next(iter(policies.values()))
+    config, env = first.algorithm.config, environment_of(first)
+    teams = tuple(each.agents for each in policy_configs(config, agents_of(env)))
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluations = evaluate_models(
+        [policy.model for policy in policies.values()], dataclasses.replace(env, teams=teams), episodes=episodes,
+        deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
+    )  # fmt: skip
+    if video is not None:
+        played_by = {
+            agent: policy for agents, policy in zip(teams, policies.values(), strict=True) for agent in agents
+        }
+        film(first, env, video, deterministic=deterministic, seed=seed, teammates=played_by)
+    return {
+        name: dataclasses.replace(evaluation, steps=policy.meta["steps"])
+        for (name, policy), evaluation in zip(policies.items(), evaluations, strict=True)
+    }
 
 
 def evaluate_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,15 @@ ENLARGEMENT = 4  # ALE observations are small: a film shows each of their pixels
 ALE_FRAMES_PER_SECOND = 60
 
 
-def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: int) -> None:
+def film(
+    policy: Policy,
+    env: EnvSpec,
+    path: str,
+    *,
+    deterministic: bool,
+    seed: int,
+    teammates: Mapping[str, Policy] | None = None,
+) -> None:
     """Play one episode or game, of at most MAX_STEPS steps, and write what it looks like as H.264 video.
 
     Of an ALE game the film shows what the policy sees: the newest frame of each observation.
@@ -43,6 +51,8 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
         Play the most probable actions, not samples.
     seed
         Seeds the environment and the samples.
+    teammates
+        Who plays each agent, by the agent's name; None: the policy plays all of them.
 
     Raises
     ------
@@ -63,7 +73,10 @@ def film(policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: 
             played = (
                 play(policy, stage, deterministic=deterministic, seed=seed)
                 if game is None
-                else play_game(policy, game, deterministic=deterministic, seed=seed)
+                else play_game(
+                    [(teammates or {}).get(agent, policy) for agent in game.agents], game,
+                    deterministic=deterministic, seed=seed,
+                )
             )
             pictures = (picture_of(stage, env.name) for _ in played)
             first = next(pictures)  # no file is made for an environment that does not draw
@@ -89,14 +102,16 @@ def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int
             return
 
 
-def play_game(policy: Policy, game: Game, *, deterministic: bool, seed: int) -> Iterator[None]:
-    """Play one game, the policy for every agent; yield whenever there is something to be looked at."""
-    spec, seats = policy.algorithm.observation, range(len(game.agents))
+def play_game(policies: Sequence[Policy], game: Game, *, deterministic: bool, seed: int) -> Iterator[None]:
+    """Play one game, each seat by its policy; yield whenever there is something to be looked at."""
+    seats = range(len(game.agents))
     turn, states, over = game.reset(seed), dict.fromkeys(seats), set[int]()
     yield
     for _ in range(MAX_STEPS):
-        actions = dict.fromkeys(seats, policy.idle_action) if game.is_simultaneous else {}
+        actions = {seat: policies[seat].idle_action for seat in seats} if game.is_simultaneous else {}
         for seat, (observation, info) in turn.asked.items():
+            policy = policies[seat]
+            spec = policy.algorithm.observation
             if game.is_simultaneous and forbids_all(spec, observation, info):
                 continue
             mask = info[MASK] if spec.mask_is_in_info else None

@@ -274,6 +274,11 @@ def resolve_checkpoint(
     return store.path_of(int(prefer))
 
 
+def policies_of(path: str | os.PathLike[str]) -> list[str]:
+    """Names of the policies of what may be a run; empty where it has one, or is a checkpoint, or nothing."""
+    return RunDirectory.open(path).policies if (Path(path) / CONFIG).is_file() else []
+
+
 def _new_directory(name: str) -> Path:
     _RUNS.mkdir(exist_ok=True)
     number = 1
