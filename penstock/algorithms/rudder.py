@@ -1,7 +1,7 @@
 """RUDDER: learning what an episode will return, so that its reward need not wait (Arjona-Medina et al. 2019).
 
-arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments
-(``rewards="rudder"``).
+arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments, or from replayed
+transitions (``rewards="rudder"``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.algorithms.arithmetic.redistribution import (
     unexplained,
 )
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import RedistributionConfig
+from penstock.config import RedistributorConfig
 from penstock.experience.lessons import Episode, Lessons
 from penstock.nn import ReturnPredictor
 
@@ -51,6 +51,12 @@ def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
         )  # fmt: skip
 
 
+def told_by(predictor: ReturnPredictor, share: float) -> dict[str, float]:
+    """What is shown of a predictor, and of the share of the last batch's steps whose rewards were redistributed."""
+    told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
+    return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
+
+
 class Rudder:
     """Learns the predictor of returns from whole episodes.
 
@@ -67,7 +73,7 @@ class Rudder:
         The episodes that it learns from.
     """
 
-    def __init__(self, config: RedistributionConfig, predictor: ReturnPredictor) -> None:
+    def __init__(self, config: RedistributorConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
         self._optimizer = fused_adam(list(predictor.parameters()), config.redistributor_learning_rate, eps=1e-8)

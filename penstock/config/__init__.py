@@ -11,7 +11,7 @@ from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
-from penstock.config.redistribution import RedistributionConfig
+from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
@@ -35,6 +35,7 @@ __all__ = [
     "MixtureConfig",
     "PrioritizedConfig",
     "RedistributionConfig",
+    "RedistributorConfig",
     "ReplayConfig",
     "Schedule",
     "Scheduled",

@@ -65,13 +65,6 @@ class APPO(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -92,6 +85,13 @@ class APPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -186,9 +186,6 @@ class APPO(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -199,6 +196,9 @@ class APPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -286,13 +286,6 @@ class PPO(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -313,6 +306,13 @@ class PPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -399,9 +399,6 @@ class PPO(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -412,6 +409,9 @@ class PPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -495,13 +495,6 @@ class A2C(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -522,6 +515,13 @@ class A2C(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -602,9 +602,6 @@ class A2C(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -615,6 +612,9 @@ class A2C(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -858,13 +858,6 @@ class IMPALA(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -885,6 +878,13 @@ class IMPALA(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -983,9 +983,6 @@ class IMPALA(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -996,6 +993,9 @@ class IMPALA(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1264,13 +1264,6 @@ class CLEAR(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1291,6 +1284,13 @@ class CLEAR(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1393,9 +1393,6 @@ class CLEAR(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1406,6 +1403,9 @@ class CLEAR(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1496,13 +1496,6 @@ class LASER(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1523,6 +1516,13 @@ class LASER(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1623,9 +1623,6 @@ class LASER(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1636,6 +1633,9 @@ class LASER(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1723,13 +1723,6 @@ class PQN(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1750,6 +1743,13 @@ class PQN(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1827,9 +1827,6 @@ class PQN(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1840,6 +1837,9 @@ class PQN(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1932,6 +1932,29 @@ class DQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2052,6 +2075,17 @@ class DQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2161,6 +2195,29 @@ class Rainbow(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2281,6 +2338,17 @@ class Rainbow(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2390,6 +2458,29 @@ class ApeX(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2508,6 +2599,17 @@ class ApeX(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2616,6 +2718,29 @@ class R2D2(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -2734,6 +2859,17 @@ class R2D2(Face):
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2818,6 +2954,29 @@ class DDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2907,6 +3066,17 @@ class DDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2982,6 +3152,29 @@ class TD3(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3077,6 +3270,17 @@ class TD3(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3155,6 +3359,29 @@ class SAC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3248,6 +3475,17 @@ class SAC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3327,6 +3565,29 @@ class TQC(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     num_quantiles
         Quantiles by which each critic describes the return (M).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3426,6 +3687,17 @@ class TQC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         num_quantiles: int = 25,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3505,6 +3777,29 @@ class CrossQ(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3604,6 +3899,17 @@ class CrossQ(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3684,6 +3990,29 @@ class ApeXDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3778,6 +4107,17 @@ class ApeXDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",

@@ -51,15 +51,16 @@ class ReplayAlgorithm(Algorithm):
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """With hindsight, transitions that are relabelled."""
-        if config.hindsight is None:
+        """With hindsight, transitions that are relabelled; or those whose rewards are redistributed."""
+        if config.hindsight is None and config.rewards == "environment":
             return cls.data_path
         if cls.data_path != "replay":
+            setting = "rewards" if config.hindsight is None else "hindsight"
             raise ConfigError(
-                f"hindsight={config.hindsight!r} is not possible with the data path of {cls.name()}, which does not "
-                "relabel; use hindsight=None"
+                f"{setting}={getattr(config, setting)!r} is not possible with the data path of {cls.name()}, which "
+                'writes steps as they come; use hindsight=None and rewards="environment"'
             )
-        return "hindsight"
+        return "redistributed_replay" if config.hindsight is None else "hindsight"
 
     def sampler(self) -> Sampler:
         """How transitions are drawn: uniformly, or by priority with weights divided by the largest in the batch."""

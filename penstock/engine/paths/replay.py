@@ -68,7 +68,7 @@ class ReplayPath(DataPath):
         replay, note = make_replay(algorithm, start, saved)
         return cls(replay), note
 
-    def kept_in(self, run: RunDirectory, config: Config) -> DataPath:
+    def kept_in(self, run: RunDirectory, config: Config) -> Self:
         """With ``save_replay`` the buffer is saved beside the checkpoints."""
         assert isinstance(config, ReplayConfig)
         return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
