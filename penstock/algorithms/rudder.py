@@ -29,7 +29,8 @@ from penstock.config import RedistributorConfig
 from penstock.experience.lessons import Episode, Lessons
 from penstock.nn import ReturnPredictor
 
-DECAY = 0.98  # of running means, per episode
+DECAY = 0.95  # of running means, per episode
+ENCODER_RATE = 0.1  # of the step size: what encodes images takes smaller steps, or learns nothing
 AUXILIARY = 0.5  # weight of the auxiliary loss
 MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
@@ -49,6 +50,16 @@ def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
             ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
             sees_observations=config.redistribution_attribution == "difference",
         )  # fmt: skip
+
+
+def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
+    """Make the predictor's optimiser; its encoder, if it has one that learns, takes smaller steps."""
+    encoder = list(predictor.encoder.parameters())
+    others = [parameter for name, parameter in predictor.named_parameters() if not name.startswith("encoder.")]
+    optimizer = fused_adam(others, learning_rate)
+    if encoder:
+        optimizer.add_param_group({"params": encoder, "lr": ENCODER_RATE * learning_rate})
+    return optimizer
 
 
 def told_by(predictor: ReturnPredictor, share: float) -> dict[str, float]:
@@ -76,7 +87,7 @@ class Rudder:
     def __init__(self, config: RedistributorConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
-        self._optimizer = fused_adam(list(predictor.parameters()), config.redistributor_learning_rate, eps=1e-8)
+        self._optimizer = build_optimizer(predictor, config.redistributor_learning_rate)
         self._random = np.random.default_rng([config.seed, 21])
         self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)
         self.updates = self.episodes = 0

@@ -14,6 +14,13 @@ from penstock.experience.run_replay import Replay
 from penstock.experience.step_writer import StepWriter
 from penstock.ipc import gather
 
+UNTRUSTED = 0
+"""Kind of a reward: the environment's, because predictions were not good enough."""
+REDISTRIBUTED = 1
+"""Kind of a reward: redistributed."""
+OWN = 2
+"""Kind of a reward: the environment's, because the episode is not known as a whole."""
+
 Redistribute = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], np.ndarray | None]
 """Returns the redistributed rewards of a whole episode, float32 ``[T]``; None: it keeps its own. Called with its
 observations and actions ``[T, ...]`` as they lie in their columns, its rewards as they are learned from, float32
@@ -29,7 +36,7 @@ class RedistributedWriter(StepWriter):
     Parameters
     ----------
     arena, worker, lanes, first_lane, replay
-        As for `StepWriter`; the replay buffer has a field "redistributed", bool: whether the reward is.
+        As for `StepWriter`; the replay buffer has a field "kind", int8, of rewards.
     feed
         Where steps go at once.
     redistribute
@@ -101,12 +108,13 @@ class RedistributedWriter(StepWriter):
         is_terminated = is_over and bool(self.lanes.terminated[lane])
         is_whole = is_over and not self._is_broken[lane]
         reward = self._redistribute(obs, steps["action"], own, is_terminated) if is_whole else None
+        kind = (UNTRUSTED if is_whole else OWN) if reward is None else REDISTRIBUTED
         self._is_broken[lane], self._fed[lane] = not is_over, 0
         ends = np.zeros(len(own), np.bool_)
         ends[-1] = True
         self._whole.add(
             obs=obs, action=steps["action"], reward=own if reward is None else reward,
             next_obs=np.concatenate([obs[1:], self._step["next_obs"][lane, np.newaxis]]),
-            redistributed=np.full(len(own), reward is not None),
+            kind=np.full(len(own), kind, np.int8),
             terminated=ends & is_terminated, truncated=ends & (not is_terminated),
         )  # fmt: skip

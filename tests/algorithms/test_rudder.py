@@ -73,6 +73,32 @@ def test_it_finds_out_which_steps_decide(expert):
     assert found[1:].abs().sum(0).mean() < 2.0, "hardly anywhere else"
 
 
+def test_what_was_done_where_is_credited_when_it_is_done():
+    """Which of four doors it is, is shown once; the right action there brings 1, another one takes 1.
+
+    The flag that lasts from then on and shows that something was done would do for who finds out later.
+    """
+    spec, random = ObservationSpec((5,), "float32"), np.random.default_rng(0)
+
+    def passage():
+        door, action = int(random.integers(4)), random.integers(ACTIONS, size=20)
+        obs = np.zeros((20, 5), np.float32)
+        obs[0, door], obs[1:, 4] = 1.0, action[0] == 1
+        return Episode(obs, action, (1.0 if door % 2 else -1.0) * (action[0] == 1))
+
+    torch.manual_seed(0)
+    config = RedistributionConfig(env="none", redistributor_lessons=64)
+    told = len(TOLD) + len(COUNTED)
+    rudder = Rudder(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
+    for _ in range(100):
+        rudder.take([passage() for _ in range(2)])
+        while rudder.can_learn and rudder.updates < 3 * rudder.episodes:
+            rudder.update()
+    found, batch = explained(rudder, [passage() for _ in range(200)])
+    is_odd, acted = batch.obs[0, :, 1] + batch.obs[0, :, 3] > 0, batch.action[0] == 1
+    assert found[0, acted & is_odd].mean() - found[0, acted & ~is_odd].mean() > 0.5 * 2.0
+
+
 def test_until_it_knows_more_than_the_mean_its_quality_is_0():
     rudder, random = rudder_of(), np.random.default_rng(0)
     assert rudder.quality == 0.0
@@ -149,9 +175,9 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
         assert same == pytest.approx(losses, rel=1e-4)
         output = parts["output.weight"].flatten(), whole["output.weight"].flatten()
         assert torch.cosine_similarity(*output, dim=0) > 0.99, "predictions are the same, whatever the chunks"
-    assert torch.equal(gradient_of(12)[0]["cell_input.weight"], whole["cell_input.weight"])
-    near, far = (gradient_of(chunk)[0]["cell_input.weight"].flatten() for chunk in (8, 2))
-    whole_weight = whole["cell_input.weight"].flatten()
+    assert torch.equal(gradient_of(12)[0]["cell_input.0.weight"], whole["cell_input.0.weight"])
+    near, far = (gradient_of(chunk)[0]["cell_input.0.weight"].flatten() for chunk in (8, 2))
+    whole_weight = whole["cell_input.0.weight"].flatten()
     assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
 
 

@@ -31,3 +31,15 @@ class Delayed(gymnasium.Env):
 
     def shown(self):
         return np.array([self.steps == 0, self.coin, 1.0], np.float32)
+
+
+class DelayedPicture(Delayed):
+    """The same task, in pictures: the left half is bright at first, the right one shows how many coins there were."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def shown(self):
+        self.coins = 0.0 if self.steps == 0 else self.coins + self.coin
+        picture = np.zeros((8, 8, 1), np.uint8)
+        picture[:, :4], picture[:, 4:] = 200 * (self.steps == 0), np.clip(120 + 60 * self.coins, 0, 255)
+        return picture

@@ -12,13 +12,13 @@ import torch
 import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rudder import Rudder
+from penstock.algorithms.rudder import Rudder, build_predictor
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_learner import Redistribution, each_lane_once
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
 from tests.comparing import identical
-from tests.engine.delayed import Delayed
+from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,11 +71,12 @@ def returns_by_lane(batches, since=0):
     return found
 
 
-def chosen_first(trainer, parameters):
+def chosen_first(trainer, parameters, env=Delayed):
     """What the trained policy does first."""
     model = trainer._algorithm.build_model()
     model.load_state_dict(parameters)
-    choice, _ = model.act(torch.tensor([[1.0, 0.0, 1.0]]), torch.tensor([True]), model.initial_state(1))
+    first, _ = env().reset(seed=0)
+    choice, _ = model.act(torch.from_numpy(first).unsqueeze(0), torch.tensor([True]), model.initial_state(1))
     return int(choice.mode())
 
 
@@ -177,6 +178,17 @@ def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
         algo.train(quiet=True)
         choice, shown = chosen_first(algo, algo.get_parameters()[0]), algo.status.experience
     assert shown["redistribution/quality"] > 0.5 and choice == 1
+
+
+def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys_family():
+    given = {**SMALL, "env": DelayedPicture, "env_kwargs": {"length": 8, "pays": 2.0}, "segment_length": 16,
+             "batch_size": 64, "learning_rate": 2e-3, "redistributor_interval": 4}  # fmt: skip
+    with penstock.PPO(**{**given, "total_steps": 4_800, "seed": 1}) as algo:
+        algo.train(quiet=True)
+        choice, shown = chosen_first(algo, algo.get_parameters()[0], DelayedPicture), algo.status.experience
+        encoder = build_predictor(algo._algorithm).encoder
+    assert type(encoder) is type(algo._algorithm.build_model().encoder)
+    assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] == 1.0 and choice == 1
 
 
 def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several():

@@ -113,7 +113,7 @@ class RedistributedReplayPath(ReplayPath):
 
 
 def redistributed_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:
-    """Make the replay buffer: of transitions, and of each whether its reward is redistributed.
+    """Make the replay buffer: of transitions, and the kind of each one's reward.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def redistributed_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:
     fields = transition_fields(algorithm.observation, algorithm.action, with_values=False)
     return ReplayBuffer(
         config.buffer_size,
-        fields | {"redistributed": Field((), "bool")},
+        fields | {"kind": Field((), "int8")},
         sampler=algorithm.sampler(),
         n_step=NStep(config.n_step, config.gamma),
         seed=config.seed,

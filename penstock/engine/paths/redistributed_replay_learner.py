@@ -17,6 +17,7 @@ from penstock.engine.messages import Tell
 from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.redistributed import REDISTRIBUTED, UNTRUSTED
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader
 
@@ -87,14 +88,28 @@ class EpisodeRedistribution:
 
 
 class RedistributedReader(TransitionReader):
-    """Draws batches, and knows the share of the last one's transitions whose reward is redistributed."""
+    """Draws batches in which, once predictions are good enough, rewards from before weigh nothing.
 
-    fields: ClassVar[tuple[str, ...]] = (*TransitionReader.fields, "redistributed")
+    With them the delay would be in the buffer until they are overwritten.
 
+    Attributes
+    ----------
+    is_trusted
+        Whether predictions are good enough.
+    share
+        Share of the last batch's transitions whose reward is redistributed, 0-dimensional.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = (*TransitionReader.fields, "kind")
+
+    is_trusted = False
     share: Tensor | None = None
 
     def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> Any:
-        self.share = tensors.pop("redistributed").float().mean()
+        kind = tensors.pop("kind")
+        self.share = (kind == REDISTRIBUTED).float().mean()
+        if self.is_trusted:
+            weights = torch.where((self.share > 0) & (kind == UNTRUSTED), 0.0, weights)
         return super()._batch(tensors, weights, number, progress)
 
 
@@ -117,8 +132,13 @@ class RedistributedReplayLearner(ReplayLearner):
         self._predictor = build_predictor(algorithm)
         self._predictor_weights = SharedWeights(self._predictor, arena.redistribution)
 
+    def poll(self) -> bool:
+        """Make one update, as far as predictions can be trusted now."""
+        self._predictor_weights.refresh()
+        self._reader.is_trusted = self._predictor.told[TOLD.index("quality")].item() > 0.0
+        return super().poll()
+
     def experience(self) -> dict[str, float]:
         """Besides, how well returns are predicted, and what that has changed."""
-        self._predictor_weights.refresh()
         share = self._reader.share
         return super().experience() | told_by(self._predictor, 0.0 if share is None else share.item())
