@@ -7,12 +7,13 @@
 
 Tasks are those of ``bench/environments/delayed.py``, in whose last step it is known whether every decision was the best
 one. Measured are episodes until 90 of 100 successive training episodes were such; a run that does not get there counts
-with all the episodes that it had, as "more than". Learners: PPO with RUDDER; PPO with lambda 0.95 and 1; DQN of ten
-steps with RUDDER; DQN with one step, n steps and Monte-Carlo returns (n is the whole delay). CartPole and LunarLander
-pay all reward in an episode's last step; measured are steps until 100 training episodes return 475, or 200.
-``undelayed`` is CartPole as it is: what RUDDER costs where it is of no use. Printed are medians with the interval of
-95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task. FILE of ``--write`` grows by a line of JSON for
-each run: runs found there are not made again. Everything runs in one process (``backend="serial"``).
+with all the episodes that it had, as "more than". Learners: PPO with RUDDER; PPO with lambda 0.95 and 1; PPO that is
+paid at once, which no redistribution can beat; DQN of ten steps with RUDDER; DQN with one step, n steps and Monte-Carlo
+returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's last step; measured are steps
+until 100 training episodes return 475, or 200. ``undelayed`` is CartPole as it is: what RUDDER costs where it is of no
+use. Printed are medians with the interval of 95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task.
+FILE of ``--write`` grows by a line of JSON for each run: runs found there are not made again. Everything runs in one
+process (``backend="serial"``).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ CLASSIC = {
     "undelayed": ("CartPole-v1", 475.0, 500_000),
 }  # fmt: skip
 USUAL = {task: given.delay for task, given in TASKS.items()} | dict.fromkeys(CLASSIC, 500) | {"undelayed": 0}
-LEARNERS = ("rudder", "ppo", "ppo lambda=1", "dqn rudder", "dqn", "dqn n=10", "dqn monte-carlo")
+LEARNERS = ("rudder", "ppo", "ppo lambda=1", "ppo at once", "dqn rudder", "dqn", "dqn n=10", "dqn monte-carlo")
 
 
 def settings_of(learner: str, delay: int) -> tuple[Any, dict[str, Any]]:
@@ -103,6 +104,8 @@ def train(task: str, learner: str, seed: int, delay: int | None, limit: int | No
         given, needed = TASKS[task], SHARE
         delay = delay or given.delay
         env, kwargs = f"{ENVIRONMENTS}:{given.environment}", {given.delay_name: delay}
+        if learner == "ppo at once":
+            env, kwargs = f"{ENVIRONMENTS}:AtOnce", {"task": given.environment, **kwargs}
         budget = (limit or given.episodes) * delay
     algorithm, settings = settings_of(learner, delay)
     with algorithm(env, env_kwargs=kwargs, seed=seed, total_steps=budget, **SERIAL, **settings) as algo:
