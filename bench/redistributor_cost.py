@@ -1,11 +1,15 @@
 """What does the learner pay for redistributed rewards? The same training with and without, in turns: A, B, B, A.
 
+    python bench/redistributor_cost.py --parts
     python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]
 
 APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
 redistributor has the second one for itself. Two rates are printed, the steps that are learned from per second of the
 clock, and per second that learner and worker were on their core: other programs disturb the first one, and the second
 one less. The learner is the limit where it hardly waits for data; the share of its time in which it does is printed.
+
+``--parts`` measures in one process instead what part of the learner's time redistribution takes, with the settings that
+each algorithm has by itself and with predictions that are always trusted: nothing runs beside it there.
 """
 
 from __future__ import annotations
@@ -18,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.algorithms.rudder import Rudder
 from penstock.bench.machine import describe
+from penstock.engine.paths.redistributed_learner import RedistributedLearner, Redistribution
 from penstock.runs.status import Status
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"
 WARM_UP = 5.0  # seconds
+STEPS = 10_000  # before a part is measured, and twice as many while it is
 LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
 
 
@@ -79,6 +86,35 @@ def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
     }
 
 
+def part(algorithm: str, given: argparse.Namespace) -> float:
+    """Part of the time of an algorithm's learner, with its own settings, that redistribution takes in one process."""
+    spent = {"redistribution": 0.0, "learner": 0.0}
+
+    def timed(kind: type, method: str, what: str) -> None:
+        plain = getattr(kind, method)
+
+        def run(self: Any, *arguments: Any) -> Any:
+            began = time.process_time()
+            answer = plain(self, *arguments)
+            spent[what] += (time.process_time() - began) * (answer is not False)
+            return answer
+
+        setattr(kind, method, run)
+        undo.append((kind, method, plain))
+
+    undo: list[tuple[type, str, Any]] = []
+    env: dict[str, Any] = {"env_id": "CartPole-v1", "max_episode_steps": given.length}
+    settings: dict[str, Any] = {"num_workers": 1, "backend": "serial", "eval_interval": 0, "run_dir": None}
+    with getattr(penstock, algorithm)(ENVIRONMENT, env_kwargs=env, rewards="rudder", **settings) as algo:
+        algo.train(STEPS, quiet=True)
+        timed(Redistribution, "apply", "redistribution")
+        timed(RedistributedLearner, "poll", "learner")
+        algo.train(2 * STEPS, quiet=True)
+    for kind, method, plain in undo:
+        setattr(kind, method, plain)
+    return spent["redistribution"] / spent["learner"]
+
+
 def main() -> None:
     """Measure in turns and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -87,8 +123,14 @@ def main() -> None:
     flags.add_argument("--epochs", type=int, default=10)
     flags.add_argument("--hidden", type=int, default=256, help="width of both hidden layers")
     flags.add_argument("--length", type=int, default=200, help="most steps of an episode")
+    flags.add_argument("--parts", action="store_true", help="of the learner's time, in one process")
     given = flags.parse_args()
     print(describe())
+    if given.parts:
+        Rudder.quality = 1.0  # type: ignore[assignment, method-assign]
+        for algorithm in ("PPO", "APPO", "PQN", "A2C", "IMPALA"):
+            print(f"{algorithm:8} {part(algorithm, given):.1%}", flush=True)
+        return
     found: dict[str, list[dict[str, float]]] = {"environment": [], "rudder": []}
     for turn in range(given.turns):
         for rewards in list(found)[:: 1 if turn % 2 == 0 else -1]:

@@ -202,7 +202,8 @@ class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, task: str, **settings: Any) -> None:
-        super().__init__(globals()[task](**settings))
+        kinds = (WatchRepair, DelayedGrid, KeyAndDoor, ChoiceAtStart)
+        super().__init__({kind.__name__: kind for kind in kinds}[task](**settings))
 
     def reset(self, **arguments: Any) -> tuple[Any, dict]:
         """Begin an episode."""

@@ -15,8 +15,10 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.rudder import Rudder
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_replay import PIECE
+from penstock.engine.paths.redistributed_replay_learner import RedistributedReader
 from penstock.engine.trainer import Trainer
 from penstock.experience.redistributed import OWN, REDISTRIBUTED, UNTRUSTED
+from penstock.experience.transition_batch import TransitionReader
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
 from tests.engine.processes import pids_of
@@ -100,8 +102,17 @@ def test_with_n_steps_all_steps_to_the_end_add_up_to_the_return(open_gate):
     assert all((episode["discount"] == 0.0).all() for episode in episodes), "each of them sees the end"
 
 
-def test_a_truncated_episode_gets_what_was_predicted_and_goes_on_from_its_final_observation(open_gate):
-    episodes, _, _ = trained(600, env_kwargs={"truncates": True})
+def reset_at_once(num_envs):
+    """Lanes that show the next episode's first observation in the step that truncates one."""
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    return gymnasium.vector.SyncVectorEnv([lambda: Delayed(truncates=True)] * num_envs, autoreset_mode=mode)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"env_kwargs": {"truncates": True}}, {"env": reset_at_once, "vectorize": "vector"}]
+)
+def test_a_truncated_episode_gets_what_was_predicted_and_goes_on_from_its_final_observation(open_gate, settings):
+    episodes, _, _ = trained(600, **settings)
     late = episodes[len(episodes) // 2 :]
     sums = np.array([episode["reward"].sum() for episode in late])
     assert not np.allclose(sums, np.round(sums), atol=0.01)
@@ -130,7 +141,29 @@ def test_learning_does_not_wait_for_the_first_episode_to_end():
     with Trainer(DQN, **{**SMALL, **settings}) as trainer:
         trainer.train(400, quiet=True)
         assert trainer.status.updates >= 80 and trainer.status.steps == 400
-        assert 380 <= len(replay_of(trainer).buffer) <= 404, "and no step is taken without being counted"
+        assert 60 <= len(replay_of(trainer).buffer) <= 80, "what was held by then, and no more until an episode ends"
+
+
+def test_once_predictions_are_trusted_rewards_from_before_weigh_nothing():
+    reader: Any = object.__new__(RedistributedReader)
+
+    def weights(kinds, is_trusted):
+        reader.is_trusted = is_trusted
+        rows = {name: torch.zeros(3) for name in TransitionReader.fields}
+        found = reader._batch({**rows, "kind": torch.tensor(kinds, dtype=torch.int8)}, torch.full((3,), 0.5), 1, 0.0)
+        return found.weights.tolist(), round(reader.share.item(), 2)
+
+    mixed = [UNTRUSTED, REDISTRIBUTED, OWN]
+    assert weights(mixed, True) == ([0.0, 0.5, 0.5], 0.33)
+    assert weights(mixed, False) == ([0.5, 0.5, 0.5], 0.33), "the gate is shut again"
+    assert weights([UNTRUSTED, UNTRUSTED, OWN], True) == ([0.5, 0.5, 0.5], 0.0), "there is nothing else yet"
+
+
+def test_what_is_trusted_is_what_the_newest_predictor_says(open_gate):
+    with Trainer(DQN, **SMALL) as trainer:
+        trainer.train(60, quiet=True)
+        learner: Any = trainer._supervisor.backend._roles["learner"]
+        assert learner._reader.is_trusted
 
 
 def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several(open_gate):
