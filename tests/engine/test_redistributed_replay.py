@@ -15,7 +15,7 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.rudder import Rudder
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_replay import PIECE
-from penstock.engine.paths.redistributed_replay_learner import RedistributedReader
+from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution, RedistributedReader
 from penstock.engine.trainer import Trainer
 from penstock.experience.redistributed import OWN, REDISTRIBUTED, UNTRUSTED
 from penstock.experience.transition_batch import TransitionReader
@@ -142,6 +142,20 @@ def test_learning_does_not_wait_for_the_first_episode_to_end():
         trainer.train(400, quiet=True)
         assert trainer.status.updates >= 80 and trainer.status.steps == 400
         assert 60 <= len(replay_of(trainer).buffer) <= 80, "what was held by then, and no more until an episode ends"
+
+
+def test_in_chunks_an_episode_gets_what_it_gets_at_once(open_gate):
+    with Trainer(DQN, **SMALL) as trainer:
+        trainer.train(300, quiet=True)
+        redistribution = EpisodeRedistribution(trainer._algorithm, trainer._supervisor._arena)
+        episode = next(replay_of(trainer).buffer.episodes())
+    own = np.float32(2.0) * (np.arange(10) == 9)
+    found = []
+    for chunk in (500, 4, 1):
+        redistribution._chunk = chunk
+        found.append(redistribution(episode["obs"], episode["action"], own, True))
+    assert found[0].sum() == pytest.approx(2.0, abs=1e-5) and np.ptp(found[0]) > 0.01
+    assert np.allclose(found[0], found[1], atol=1e-5) and np.allclose(found[0], found[2], atol=1e-5)
 
 
 def test_once_predictions_are_trusted_rewards_from_before_weigh_nothing():
