@@ -104,7 +104,9 @@ def part(algorithm: str, given: argparse.Namespace) -> float:
 
     undo: list[tuple[type, str, Any]] = []
     env: dict[str, Any] = {"env_id": "CartPole-v1", "max_episode_steps": given.length}
-    settings: dict[str, Any] = {"num_workers": 1, "backend": "serial", "eval_interval": 0, "run_dir": None}
+    settings: dict[str, Any] = {
+        "num_workers": 1, "backend": "serial", "eval_interval": 0, "run_dir": None, "redistributor_interval": 1_000,
+    }  # fmt: skip
     with getattr(penstock, algorithm)(ENVIRONMENT, env_kwargs=env, rewards="rudder", **settings) as algo:
         algo.train(STEPS, quiet=True)
         timed(Redistribution, "apply", "redistribution")

@@ -31,8 +31,8 @@ class Saves:
         Steps that the run has learned from when it starts.
     run_directory
         Where the run is written; None: nowhere, so that only what is asked for is saved.
-    has_contents
-        Whether the learner saves more than weights, beside each checkpoint of the run.
+    saving_apart
+        How many roles save more than the learner's weights, beside each checkpoint of the run.
     ask
         Called with what the learner is commanded; returns whether there is a learner.
     turn_until
@@ -47,7 +47,7 @@ class Saves:
         steps: int,
         run_directory: RunDirectory | None,
         *,
-        has_contents: bool,
+        saving_apart: int,
         ask: Callable[[Save], bool],
         turn_until: TurnUntil,
         chronicle: Chronicle,
@@ -56,14 +56,14 @@ class Saves:
         self._interval = max(1, config.total_steps // 10) if interval is None else interval
         self._next = steps + self._interval
         self._run_directory = run_directory  # asked anew each time: how many are kept may change when a run goes on
-        self._has_contents = has_contents
+        self._saving_apart = saving_apart
         self._ask = ask
         self._turn_until = turn_until
         self._chronicle = chronicle
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._asked = 0
         self._saved: dict[int, Exception | None] = {}
-        self._contents_saved = 0
+        self._contents_saved = 0  # answers to the last request
 
     def schedule(self, steps: int, meta: Callable[[], dict[str, Any]]) -> None:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
@@ -75,8 +75,8 @@ class Saves:
         """Save a checkpoint where the run is written, and what belongs to it, and wait for that."""
         if self._run_directory is not None:
             self.save(self._run_directory.checkpoints, meta, seconds)
-            if self._has_contents and seconds >= SAVE_SECONDS:
-                self._turn_until(lambda: self._contents_saved >= self._asked, SAVE_CONTENTS_SECONDS)
+            if seconds >= SAVE_SECONDS:
+                self._turn_until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 
     def save(
         self, destination: CheckpointStore | str, meta: dict[str, Any], seconds: float = SAVE_SECONDS
@@ -96,11 +96,12 @@ class Saves:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
     def take_contents(self, number: int, error: Exception | None, what: str) -> None:
-        """Hear that the learner has saved what belongs to a checkpoint, or could not."""
-        self._contents_saved = number
+        """Hear that a role has saved what belongs to a checkpoint, or could not."""
+        self._contents_saved += number == self._asked
         if error is not None:
             self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
 
     def _request(self, destination: CheckpointStore | str, meta: dict[str, Any]) -> bool:
         self._asked += 1
+        self._contents_saved = 0
         return self._ask(Save(self._asked, destination, meta))

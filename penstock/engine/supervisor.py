@@ -126,7 +126,7 @@ class Supervisor:
         store = None if run_directory is None else run_directory.checkpoints
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, store)
         self.saves = Saves(
-            config, start.state.steps, run_directory, has_contents=path.saves_apart, ask=self._ask_to_save,
+            config, start.state.steps, run_directory, saving_apart=path.saving_apart, ask=self._ask_to_save,
             turn_until=self._turn_until, chronicle=self._chronicle,
         )  # fmt: skip
         self._weights_set = False

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.rudder import COUNTED, TOLD, LessonBatch, Rudder, completeness_of, contributions
+from penstock.algorithms.rudder import (
+    COUNTED,
+    TOLD,
+    LessonBatch,
+    Rudder,
+    build_optimizer,
+    completeness_of,
+    contributions,
+)
 from penstock.config import ConfigError, RedistributionConfig
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.lessons import Episode
@@ -99,6 +107,18 @@ def test_what_was_done_where_is_credited_when_it_is_done():
     assert found[0, acted & is_odd].mean() - found[0, acted & ~is_odd].mean() > 0.5 * 2.0
 
 
+def test_every_parameter_learns_and_those_of_an_encoder_take_smaller_steps():
+    picture = ObservationSpec((10, 10, 3), "uint8")
+    for spec, is_encoded in ((OBSERVATION, False), (picture, True)):
+        predictor = ReturnPredictor(spec, CHOICE, NetworkConfig(), 4)
+        groups = build_optimizer(predictor, 0.1).param_groups
+        rates = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
+        assert sum(len(group["params"]) for group in groups) == len(rates)
+        for name, parameter in predictor.named_parameters():
+            assert rates.pop(id(parameter)) == pytest.approx(0.01 if name.startswith("encoder.") else 0.1), name
+        assert not rates and (len(groups) == 2) == is_encoded
+
+
 def test_until_it_knows_more_than_the_mean_its_quality_is_0():
     rudder, random = rudder_of(), np.random.default_rng(0)
     assert rudder.quality == 0.0
@@ -179,6 +199,22 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
     near, far = (gradient_of(chunk)[0]["cell_input.0.weight"].flatten() for chunk in (8, 2))
     whole_weight = whole["cell_input.0.weight"].flatten()
     assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
+
+
+def test_the_gradient_of_a_chunk_goes_back_over_the_half_that_it_shares_with_the_one_before():
+    rudder, seen = rudder_of(redistributor_chunk=4), []
+    inputs = rudder.predictor.inputs
+
+    def watched(*arguments):
+        seen.append(inputs(*arguments).detach().requires_grad_())
+        return seen[-1]
+
+    rudder.predictor.inputs = watched
+    batch = LessonBatch([episode(np.random.default_rng(1), 6)])
+    _, (late, begin) = rudder._predictions(batch)
+    assert begin == 4 and len(late) == 2 and len(seen[1]) == 4, "rows 2 to 5"
+    late[0].sum().backward()
+    assert (seen[1].grad[:3].abs().sum((1, 2)) > 0).all() and not seen[1].grad[3].any()
 
 
 def test_it_goes_on_from_what_it_was_bit_for_bit():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -16,9 +17,11 @@ from penstock.algorithms.rudder import Rudder
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_replay import PIECE
 from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution, RedistributedReader
+from penstock.engine.saves import Saves
 from penstock.engine.trainer import Trainer
 from penstock.experience.redistributed import OWN, REDISTRIBUTED, UNTRUSTED
 from penstock.experience.transition_batch import TransitionReader
+from penstock.play.explanation import explain_run
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
 from tests.engine.processes import pids_of
@@ -234,6 +237,34 @@ def test_a_resumed_run_goes_on_with_its_predictor_its_lessons_and_its_buffer(tmp
         after = trainer.status.experience
     assert after["redistribution/lessons"] > before["redistribution/lessons"] > 50
     assert after["redistribution/updates"] > before["redistribution/updates"] > 50
+    pytest.importorskip("matplotlib")
+    checkpoint = next(entry for entry in (path / "checkpoints").iterdir() if entry.name.isdigit())
+    explain_run(checkpoint, str(tmp_path / "rewards.svg"))
+    assert "<svg" in (tmp_path / "rewards.svg").read_text()
+
+
+def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
+    asked: list[Any] = []
+
+    def turn_until(is_done, seconds):
+        (save,) = asked
+        saves.take(save.number, None)
+        for answers in range(3):
+            if is_done():
+                break
+            saves.take_contents(save.number - (answers == 0), None, "of the request before, at first")
+        answered.append(saves._contents_saved)
+
+    answered: list[int] = []
+    run: Any = SimpleNamespace(checkpoints="checkpoints")
+    config: Any = SimpleNamespace(checkpoint_interval=0, total_steps=100)
+    chronicle: Any = None
+    saves = Saves(
+        config, 0, run, saving_apart=2, ask=lambda save: asked.append(save) is None, turn_until=turn_until,
+        chronicle=chronicle,
+    )  # fmt: skip
+    saves.save_run({})
+    assert answered == [0, 2]
 
 
 @pytest.mark.parametrize(

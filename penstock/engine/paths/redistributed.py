@@ -72,9 +72,9 @@ class RedistributedPath(SegmentPath):
         return RedistributedLearner
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the redistributor is saved."""
-        return self.saved_at is not None
+    def saving_apart(self) -> int:
+        """The redistributor, where it is saved."""
+        return int(self.saved_at is not None)
 
 
 def predictor_numbers(algorithm: Any) -> dict[str, int]:

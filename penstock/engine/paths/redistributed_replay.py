@@ -107,9 +107,9 @@ class RedistributedReplayPath(ReplayPath):
         return RedistributedReplayLearner(algorithm, arena, state, learning, report, self.replay, weights)
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the redistributor is saved."""
-        return self.predictor_saved_at is not None
+    def saving_apart(self) -> int:
+        """The redistributor, where it is saved, and the learner, where the buffer is."""
+        return super().saving_apart + (self.predictor_saved_at is not None)
 
 
 def redistributed_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:

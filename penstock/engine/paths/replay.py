@@ -98,9 +98,9 @@ class ReplayPath(DataPath):
         return max(0, self.replay.steps_taken - asked)
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the buffer is saved."""
-        return self.replay.saved_at is not None
+    def saving_apart(self) -> int:
+        """The learner, where the buffer is saved."""
+        return int(self.replay.saved_at is not None)
 
 
 def make_replay(
