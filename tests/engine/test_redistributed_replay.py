@@ -13,7 +13,6 @@ import torch
 import penstock
 from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
-from penstock.algorithms.rudder import Rudder
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_replay import PIECE
 from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution, RedistributedReader
@@ -43,12 +42,6 @@ class Continuous(Delayed):
 
     def step(self, action):
         return super().step(int(action[0] > 0))
-
-
-@pytest.fixture
-def open_gate(monkeypatch):
-    """Whatever is predicted is trusted."""
-    monkeypatch.setattr(Rudder, "quality", 0.9)
 
 
 def trained(steps, algorithm=DQN, **settings):

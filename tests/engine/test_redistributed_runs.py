@@ -12,7 +12,7 @@ import torch
 import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rudder import Rudder, build_predictor
+from penstock.algorithms.rudder import build_predictor
 from penstock.config import ConfigError
 from penstock.engine.paths.redistributed_learner import Redistribution, each_lane_once
 from penstock.engine.roles.redistributor import Redistributor
@@ -78,12 +78,6 @@ def chosen_first(trainer, parameters, env=Delayed):
     first, _ = env().reset(seed=0)
     choice, _ = model.act(torch.from_numpy(first).unsqueeze(0), torch.tensor([True]), model.initial_state(1))
     return int(choice.mode())
-
-
-@pytest.fixture
-def open_gate(monkeypatch):
-    """Whatever is predicted is trusted."""
-    monkeypatch.setattr(Rudder, "quality", 0.9)
 
 
 def test_with_the_environments_rewards_nothing_of_a_run_changes():

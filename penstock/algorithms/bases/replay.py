@@ -55,11 +55,11 @@ class ReplayAlgorithm(Algorithm):
         if config.hindsight is None and config.rewards == "environment":
             return cls.data_path
         if cls.data_path != "replay":
-            setting = "rewards" if config.hindsight is None else "hindsight"
-            raise ConfigError(
-                f"{setting}={getattr(config, setting)!r} is not possible with the data path of {cls.name()}, which "
-                'writes steps as they come; use hindsight=None and rewards="environment"'
-            )
+            if config.hindsight is None:
+                what, way = f"rewards={config.rewards!r}", 'redistribute; use rewards="environment"'
+            else:
+                what, way = f"hindsight={config.hindsight!r}", "relabel; use hindsight=None"
+            raise ConfigError(f"{what} is not possible with the data path of {cls.name()}, which does not {way}")
         return "redistributed_replay" if config.hindsight is None else "hindsight"
 
     def sampler(self) -> Sampler:
