@@ -3,14 +3,17 @@
     python bench/delayed.py [--tasks watch key grid choice] [--learners rudder ppo ...] [--seeds 10] [--write FILE]
     python bench/delayed.py --growing watch [--delays 10 25 50 100 200] [--seeds 5] [--plot FILE] [--write FILE]
     python bench/delayed.py --tasks cartpole lunarlander --learners rudder ppo [--seeds 5] [--write FILE]
+    python bench/delayed.py --tasks undelayed --learners rudder ppo [--seeds 5] [--write FILE]
 
 Tasks are those of ``bench/environments/delayed.py``, in whose last step it is known whether every decision was the best
 one. Measured are episodes until 90 of 100 successive training episodes were such; a run that does not get there counts
-with all the episodes that it had, as "more than". Learners: PPO with RUDDER, PPO with lambda 0.95 and 1, DQN with one
-step, n steps and Monte-Carlo returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's
-last step; measured are steps until 100 training episodes return 475, or 200. Printed are medians with the interval of
-95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task. FILE of ``--write`` grows by a line of JSON for
-each run: runs found there are not made again. Everything runs in one process (``backend="serial"``).
+with all the episodes that it had, as "more than". Learners: PPO with RUDDER; PPO with lambda 0.95 and 1; PPO that is
+paid at once, which no redistribution can beat; DQN of ten steps with RUDDER; DQN with one step, n steps and Monte-Carlo
+returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's last step; measured are steps
+until 100 training episodes return 475, or 200. ``undelayed`` is CartPole as it is: what RUDDER costs where it is of no
+use. Printed are medians with the interval of 95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task.
+FILE of ``--write`` grows by a line of JSON for each run: runs found there are not made again. Everything runs in one
+process (``backend="serial"``).
 """
 
 from __future__ import annotations
@@ -54,12 +57,18 @@ TASKS = {
     "grid": Task("DelayedGrid", 30, 10_000, "length"),
     "choice": Task("ChoiceAtStart", 200, 3_000),
 }
-CLASSIC = {"cartpole": ("CartPole-v1", 475.0, 500_000), "lunarlander": ("LunarLander-v3", 200.0, 1_500_000)}
-LEARNERS = ("rudder", "ppo", "ppo lambda=1", "dqn", "dqn n=10", "dqn monte-carlo")
+CLASSIC = {
+    "cartpole": ("CartPole-v1", 475.0, 500_000), "lunarlander": ("LunarLander-v3", 200.0, 1_500_000),
+    "undelayed": ("CartPole-v1", 475.0, 500_000),
+}  # fmt: skip
+USUAL = {task: given.delay for task, given in TASKS.items()} | dict.fromkeys(CLASSIC, 500) | {"undelayed": 0}
+LEARNERS = ("rudder", "ppo", "ppo lambda=1", "ppo at once", "dqn rudder", "dqn", "dqn n=10", "dqn monte-carlo")
 
 
 def settings_of(learner: str, delay: int) -> tuple[Any, dict[str, Any]]:
     """The algorithm of a learner, and what it is told."""
+    if learner == "dqn rudder":
+        return penstock.DQN, {**DQN, "n_step": 10, "rewards": "rudder"}
     if learner.startswith("dqn"):
         steps = {"dqn": 1, "dqn n=10": 10, "dqn monte-carlo": delay}[learner]
         return penstock.DQN, {**DQN, "n_step": steps}
@@ -87,12 +96,16 @@ def train(task: str, learner: str, seed: int, delay: int | None, limit: int | No
     began = time.monotonic()
     if task in CLASSIC:
         env_id, needed, budget = CLASSIC[task]
-        env, kwargs, delay = f"{ENVIRONMENTS}:AllAtTheEnd", {"env_id": env_id}, 500
+        env, kwargs, delay = f"{ENVIRONMENTS}:AllAtTheEnd", {"env_id": env_id}, USUAL[task]
+        if task == "undelayed":
+            env, kwargs = env_id, {}
         budget = limit or budget
     else:
         given, needed = TASKS[task], SHARE
         delay = delay or given.delay
         env, kwargs = f"{ENVIRONMENTS}:{given.environment}", {given.delay_name: delay}
+        if learner == "ppo at once":
+            env, kwargs = f"{ENVIRONMENTS}:AtOnce", {"task": given.environment, **kwargs}
         budget = (limit or given.episodes) * delay
     algorithm, settings = settings_of(learner, delay)
     with algorithm(env, env_kwargs=kwargs, seed=seed, total_steps=budget, **SERIAL, **settings) as algo:
@@ -169,8 +182,7 @@ def main() -> None:
         for task in tasks:
             for delay in delays:
                 for learner in given.learners:
-                    usual = 500 if task in CLASSIC else TASKS[task].delay
-                    key = (task, learner, seed, delay or usual, given.limit)
+                    key = (task, learner, seed, delay or USUAL[task], given.limit)
                     if key not in there:
                         there[key] = train(task, learner, seed, delay, given.limit)
                         run = there[key]

@@ -190,6 +190,34 @@ class ChoiceAtStart(DelayedTask):
         return shown
 
 
+class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """One of these tasks that pays at once what is earned: as if all had been redistributed without an error.
+
+    Parameters
+    ----------
+    task
+        Name of its class.
+    **settings
+        Of the task.
+    """
+
+    def __init__(self, task: str, **settings: Any) -> None:
+        kinds = (WatchRepair, DelayedGrid, KeyAndDoor, ChoiceAtStart)
+        super().__init__({kind.__name__: kind for kind in kinds}[task](**settings))
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict]:
+        """Begin an episode."""
+        self._paid = 0.0
+        return super().reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        """Act; the reward is what that has earned."""
+        observation, _, terminated, truncated, info = super().step(action)
+        earned: float = self.unwrapped._earned  # type: ignore[attr-defined]
+        reward, self._paid = earned - self._paid, earned
+        return observation, reward, terminated, truncated, info
+
+
 class AllAtTheEnd(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Another environment whose whole return comes with the last step of each episode.
 

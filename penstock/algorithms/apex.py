@@ -62,6 +62,13 @@ class ApeXConfig(QLearningConfig):
             "prioritized=True"
         )
 
+    def _require_redistribution(self) -> None:
+        raise ConfigError(
+            "rewards='rudder' is not possible with Ape-X and R2D2: first priorities are found when a step is taken, "
+            "from the values that its action was chosen by, and redistributed rewards are known when the episode is "
+            "over; use dqn with prioritized=True"
+        )
+
 
 class ApeX(DQN):
     """DQN whose rollout workers explore differently, and find the first priorities of what they write."""

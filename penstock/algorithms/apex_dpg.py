@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.ddpg import DDPG, DDPGConfig
-from penstock.config import Config, Scheduled, require
+from penstock.config import Config, ConfigError, Scheduled, require
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import DeterministicActorCritic, uniform_action
@@ -53,6 +53,13 @@ class ApeXDPGConfig(DDPGConfig):
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         size = self.max_actor_grad
         require(size is None or size > 0, "max_actor_grad", size, "more than 0, or None")
+
+    def _require_redistribution(self) -> None:
+        raise ConfigError(
+            "rewards='rudder' is not possible with Ape-X DPG: first priorities are found when a step is taken, "
+            "from the values that its action was chosen by, and redistributed rewards are known when the episode is "
+            "over; use ddpg with prioritized=True"
+        )
 
 
 class ApeXDPG(DDPG):

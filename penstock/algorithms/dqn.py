@@ -163,6 +163,14 @@ class QLearningConfig(PrioritizedConfig):
                 'is "dqn")'
             )
 
+    def _require_redistribution(self) -> None:
+        super()._require_redistribution()
+        if self.memory != "none":
+            raise ConfigError(
+                f"rewards='rudder' is not possible with memory={self.memory!r}: with memory sequences are replayed, "
+                'and written before their episode is over; use memory="none" (R2D2 without is "dqn")'
+            )
+
     @property
     def steps_of_a_row(self) -> int:
         """Steps by which a lane has finished a row of the replay buffer in any case."""

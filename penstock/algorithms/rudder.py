@@ -1,7 +1,7 @@
 """RUDDER: learning what an episode will return, so that its reward need not wait (Arjona-Medina et al. 2019).
 
-arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments
-(``rewards="rudder"``).
+arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments, or from replayed
+transitions (``rewards="rudder"``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from penstock.algorithms.arithmetic.redistribution import (
     unexplained,
 )
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import RedistributionConfig
+from penstock.config import RedistributorConfig
 from penstock.experience.lessons import Episode, Lessons
 from penstock.nn import ReturnPredictor
 
-DECAY = 0.98  # of running means, per episode
+DECAY = 0.95  # of running means, per episode
+ENCODER_RATE = 0.1  # of the step size: what encodes images takes smaller steps, or learns nothing
 AUXILIARY = 0.5  # weight of the auxiliary loss
 MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
@@ -51,6 +52,22 @@ def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
         )  # fmt: skip
 
 
+def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
+    """Make the predictor's optimiser; its encoder, if it has one that learns, takes smaller steps."""
+    encoder = list(predictor.encoder.parameters())
+    others = [parameter for name, parameter in predictor.named_parameters() if not name.startswith("encoder.")]
+    optimizer = fused_adam(others, learning_rate)
+    if encoder:
+        optimizer.add_param_group({"params": encoder, "lr": ENCODER_RATE * learning_rate})
+    return optimizer
+
+
+def told_by(predictor: ReturnPredictor, share: float) -> dict[str, float]:
+    """What is shown of a predictor, and of the share of the last batch's steps whose rewards were redistributed."""
+    told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
+    return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
+
+
 class Rudder:
     """Learns the predictor of returns from whole episodes.
 
@@ -67,10 +84,10 @@ class Rudder:
         The episodes that it learns from.
     """
 
-    def __init__(self, config: RedistributionConfig, predictor: ReturnPredictor) -> None:
+    def __init__(self, config: RedistributorConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
-        self._optimizer = fused_adam(list(predictor.parameters()), config.redistributor_learning_rate, eps=1e-8)
+        self._optimizer = build_optimizer(predictor, config.redistributor_learning_rate)
         self._random = np.random.default_rng([config.seed, 21])
         self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)
         self.updates = self.episodes = 0

@@ -12,7 +12,7 @@ from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
 from penstock.config.policies import PolicyConfig, policy_configs
-from penstock.config.redistribution import RedistributionConfig
+from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
@@ -37,6 +37,7 @@ __all__ = [
     "PolicyConfig",
     "PrioritizedConfig",
     "RedistributionConfig",
+    "RedistributorConfig",
     "ReplayConfig",
     "Schedule",
     "Scheduled",

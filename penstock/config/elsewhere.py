@@ -194,7 +194,8 @@ _NO_SETTINGS = {
 
 _REDISTRIBUTION = (
     "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which each lane "
-    "wrote it: ppo, appo, a2c, impala and pqn. This one replays, uses batches again, or learns in its workers"
+    "wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, rainbow, ddpg, td3, "
+    "sac, tqc and crossq. This one uses batches again, or learns in its workers"
 )
 
 _GRU = "'gru' or 'lstm'"

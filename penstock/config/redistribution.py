@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from penstock.config.base import Config
 from penstock.config.checking import ConfigError, require
 from penstock.config.segment import FreshConfig
 
 RECEIVERS = "ppo, appo, a2c, impala or pqn"
-"""The algorithms that take redistributed rewards."""
+"""The algorithms over segments that take redistributed rewards."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedistributionConfig(FreshConfig):
-    """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
+class RedistributorConfig(Config):
+    """Settings of whoever learns what earned a delayed reward: the redistributor of RUDDER (arXiv:1806.07857)."""
 
     fixed: ClassVar[Mapping[str, str]] = {
         "rewards": "what is learned from would mean something else",
@@ -27,13 +28,6 @@ class RedistributionConfig(FreshConfig):
     rewards: Literal["environment", "rudder"] = "environment"
     """What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
     them, as a network beside the policy finds out; reported returns stay true."""
-    redistribution_value: Literal["redistributed", "original"] = "redistributed"
-    """What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-    rewards mixed into the policy's advantages, as in the paper's Atari experiments."""
-    redistribution_share: float = 0.5
-    """With original values: part of the advantages that redistributed rewards may take."""
-    redistribution_trace: float = 0.5
-    """With original values: part of each redistributed reward that the step before is given, too."""
     redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
     """What a step is credited with: the difference that it makes to the prediction, or integrated gradients."""
     redistribution_points: int = 20
@@ -64,8 +58,6 @@ class RedistributionConfig(FreshConfig):
         )  # fmt: skip
         for name in positive:
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("redistribution_share", "redistribution_trace"):
-            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
         is_error = 0.0 < self.redistribution_max_error < math.inf
         require(is_error, "redistribution_max_error", self.redistribution_max_error, "more than 0, and finite")
         is_rate = 0.0 < self.redistributor_learning_rate < math.inf
@@ -73,7 +65,33 @@ class RedistributionConfig(FreshConfig):
         require(self.redistributor_chunk > 1, "redistributor_chunk", self.redistributor_chunk, "2 or more")
         lessons, batch = self.redistributor_lessons, self.redistributor_batch_size
         require(lessons >= batch, "redistributor_lessons", lessons, f"redistributor_batch_size={batch} or more")
-        if self.rewards == "rudder" and self.replayed_sources:
+        if self.rewards == "rudder":
+            self._require_redistribution()
+
+    def _require_redistribution(self) -> None:
+        """Raise `ConfigError` where rewards cannot be redistributed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedistributionConfig(RedistributorConfig, FreshConfig):
+    """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
+
+    redistribution_value: Literal["redistributed", "original"] = "redistributed"
+    """What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+    rewards mixed into the policy's advantages, as in the paper's Atari experiments."""
+    redistribution_share: float = 0.5
+    """With original values: part of the advantages that redistributed rewards may take."""
+    redistribution_trace: float = 0.5
+    """With original values: part of each redistributed reward that the step before is given, too."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("redistribution_share", "redistribution_trace"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+
+    def _require_redistribution(self) -> None:
+        if self.replayed_sources:
             raise ConfigError(
                 "rewards='rudder' redistributes the rewards of fresh segments, in the order in which each lane wrote "
                 f"them, and this replays segments ({', '.join(source.kind for source in self.replayed_sources)}): use "

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from penstock.config.base import STORED, Config
+from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
+from penstock.config.redistribution import RedistributorConfig
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for the other's single steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(Config):
+class ReplayConfig(RedistributorConfig):
     """Settings of algorithms that learn from replay."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -99,6 +100,13 @@ class ReplayConfig(Config):
             raise ConfigError(
                 f"n_step={self.n_step} is not possible with hindsight={self.hindsight!r}: successive steps are "
                 "relabelled with different goals, whose rewards must not be summed; use n_step=1"
+            )
+
+    def _require_redistribution(self) -> None:
+        if self.hindsight is not None:
+            raise ConfigError(
+                f"rewards='rudder' is not possible with hindsight={self.hindsight!r}: relabelled steps have the "
+                "rewards that the environment computes for another goal; use one of the two"
             )
 
     @property

@@ -74,13 +74,6 @@ class APPO(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -101,6 +94,13 @@ class APPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -199,9 +199,6 @@ class APPO(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -212,6 +209,9 @@ class APPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -308,13 +308,6 @@ class PPO(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -335,6 +328,13 @@ class PPO(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -425,9 +425,6 @@ class PPO(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -438,6 +435,9 @@ class PPO(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -530,13 +530,6 @@ class A2C(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -557,6 +550,13 @@ class A2C(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -641,9 +641,6 @@ class A2C(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -654,6 +651,9 @@ class A2C(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -919,13 +919,6 @@ class IMPALA(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -946,6 +939,13 @@ class IMPALA(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1048,9 +1048,6 @@ class IMPALA(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1061,6 +1058,9 @@ class IMPALA(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1351,13 +1351,6 @@ class CLEAR(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1378,6 +1371,13 @@ class CLEAR(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1484,9 +1484,6 @@ class CLEAR(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1497,6 +1494,9 @@ class CLEAR(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1596,13 +1596,6 @@ class LASER(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1623,6 +1616,13 @@ class LASER(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1727,9 +1727,6 @@ class LASER(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1740,6 +1737,9 @@ class LASER(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -1836,13 +1836,6 @@ class PQN(Face):
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
-    redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
-    redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
-    redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
     redistribution_attribution
         What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
@@ -1863,6 +1856,13 @@ class PQN(Face):
         Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
         Longer episodes are not learned from.
+    redistribution_value
+        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
+        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+    redistribution_share
+        With original values: part of the advantages that redistributed rewards may take.
+    redistribution_trace
+        With original values: part of each redistributed reward that the step before is given, too.
     gamma
         Discount per step.
     learning_rate
@@ -1944,9 +1944,6 @@ class PQN(Face):
         memory_size: int = 128,
         memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
-        redistribution_value: Literal["redistributed", "original"] = "redistributed",
-        redistribution_share: float = 0.5,
-        redistribution_trace: float = 0.5,
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
         redistribution_max_error: float = 0.2,
@@ -1957,6 +1954,9 @@ class PQN(Face):
         redistributor_lessons: int = 512,
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
+        redistribution_value: Literal["redistributed", "original"] = "redistributed",
+        redistribution_share: float = 0.5,
+        redistribution_trace: float = 0.5,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2058,6 +2058,29 @@ class DQN(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2182,6 +2205,17 @@ class DQN(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2300,6 +2334,29 @@ class Rainbow(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2424,6 +2481,17 @@ class Rainbow(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2542,6 +2610,29 @@ class ApeX(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -2664,6 +2755,17 @@ class ApeX(Face):
         memory: Literal["none", "gru", "lstm"] = "none",
         memory_size: int = 128,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -2781,6 +2883,29 @@ class R2D2(Face):
         Width of the memory core.
     memory_span
         Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
@@ -2903,6 +3028,17 @@ class R2D2(Face):
         memory: Literal["none", "gru", "lstm"] = "lstm",
         memory_size: int = 64,
         memory_span: int | None = None,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
@@ -2996,6 +3132,29 @@ class DDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3089,6 +3248,17 @@ class DDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3173,6 +3343,29 @@ class TD3(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3272,6 +3465,17 @@ class TD3(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3359,6 +3563,29 @@ class SAC(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3456,6 +3683,17 @@ class SAC(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3544,6 +3782,29 @@ class TQC(Face):
         Running normalisation of float observations; its statistics travel with the weights.
     num_quantiles
         Quantiles by which each critic describes the return (M).
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3647,6 +3908,17 @@ class TQC(Face):
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
         num_quantiles: int = 25,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3735,6 +4007,29 @@ class CrossQ(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -3838,6 +4133,17 @@ class CrossQ(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
@@ -3927,6 +4233,29 @@ class ApeXDPG(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    rewards
+        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
+        them, as a network beside the policy finds out; reported returns stay true.
+    redistribution_attribution
+        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+    redistribution_points
+        Points on the path of integrated gradients.
+    redistribution_max_error
+        Original rewards are used while predictions err by as much, in units of squared returns.
+    redistributor_size
+        Memory cells of the network that predicts returns.
+    redistributor_learning_rate
+        Step size of its optimiser.
+    redistributor_interval
+        Steps of the run for each of its updates.
+    redistributor_batch_size
+        Episodes per update.
+    redistributor_lessons
+        Episodes that it learns from: those that it predicts worst are kept.
+    redistributor_chunk
+        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+    redistributor_max_steps
+        Longer episodes are not learned from.
     gamma
         Discount per step.
     learning_rate
@@ -4025,6 +4354,17 @@ class ApeXDPG(Face):
         hidden_sizes: Sequence[int] = (256, 256),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        rewards: Literal["environment", "rudder"] = "environment",
+        redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
+        redistribution_points: int = 20,
+        redistribution_max_error: float = 0.2,
+        redistributor_size: int = 32,
+        redistributor_learning_rate: float = 0.005,
+        redistributor_interval: int = 25,
+        redistributor_batch_size: int = 8,
+        redistributor_lessons: int = 512,
+        redistributor_chunk: int = 500,
+        redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
         learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",

@@ -31,8 +31,8 @@ class Saves:
         Steps that the run has learned from when it starts.
     run_directory
         Where the run is written; None: nowhere, so that only what is asked for is saved.
-    has_contents
-        Whether the learner saves more than weights, beside each checkpoint of the run.
+    saving_apart
+        How many roles save more than the learner's weights, beside each checkpoint of the run.
     ask
         Called with what a policy's learner is commanded, and the policy's number; returns whether there is a learner.
     policies
@@ -49,7 +49,7 @@ class Saves:
         steps: int,
         run_directory: RunDirectory | None,
         *,
-        has_contents: bool,
+        saving_apart: int,
         ask: Callable[[Save, int], bool],
         policies: Sequence[str] = ("",),
         turn_until: TurnUntil,
@@ -59,7 +59,7 @@ class Saves:
         self._interval = max(1, config.total_steps // 10) if interval is None else interval
         self._next = steps + self._interval
         self._run_directory = run_directory
-        self._has_contents = has_contents
+        self._saving_apart = saving_apart
         self._ask = ask
         self._policies = policies
         self._turn_until = turn_until
@@ -67,7 +67,7 @@ class Saves:
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._asked = 0
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
-        self._contents_saved = 0
+        self._contents_saved = 0  # answers to the last request
 
     def schedule(self, steps: int, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
@@ -89,8 +89,8 @@ class Saves:
         """
         if self._run_directory is not None:
             self.save(self._stores(), meta, seconds, steps)
-            if self._has_contents and seconds >= SAVE_SECONDS:
-                self._turn_until(lambda: self._contents_saved >= self._asked, SAVE_CONTENTS_SECONDS)
+            if seconds >= SAVE_SECONDS:
+                self._turn_until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 
     def save(
         self,
@@ -116,8 +116,8 @@ class Saves:
             self._chronicle.event(f"warning: no checkpoint could be written: {error}")
 
     def take_contents(self, number: int, error: Exception | None, what: str) -> None:
-        """Hear that the learner has saved what belongs to a checkpoint, or could not."""
-        self._contents_saved = number
+        """Hear that a role has saved what belongs to a checkpoint, or could not."""
+        self._contents_saved += number == self._asked
         if error is not None:
             self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
 
@@ -132,6 +132,7 @@ class Saves:
         """Ask all learners; return whether they are there. Of several, checkpoints go by the steps of the run."""
         self._asked += 1
         self._saved = {}
+        self._contents_saved = 0
         name = steps if len(destinations) > 1 else None
         saves = [Save(self._asked, *each, name) for each in zip(destinations, meta, strict=True)]
         return all([self._ask(save, policy) for policy, save in enumerate(saves)])

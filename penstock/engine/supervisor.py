@@ -120,7 +120,7 @@ class Supervisor:
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
-            has_contents=any(policy.path.saves_apart for policy in policies), turn_until=self._turn_until,
+            saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
             chronicle=self._chronicle,
         )  # fmt: skip
         self._weights_set = False

@@ -1,8 +1,8 @@
-"""Segments on their way to a role that nobody waits for: what it does not read in time is overwritten."""
+"""Steps on their way to a role that nobody waits for: what it does not read in time is overwritten."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,15 +36,22 @@ class Feed:
     observation: ObservationSpec
 
     @classmethod
-    def make(cls, shape: RunShape) -> Feed:
+    def make(cls, shape: RunShape, length: int | None = None) -> Feed:
         """Make the feed of a run.
+
+        Parameters
+        ----------
+        shape
+            The run's.
+        length
+            T; None: that of a segment.
 
         Raises
         ------
         MemoryError
             It does not fit in memory; the message shows the arithmetic.
         """
-        length, newest = shape.segment_length, shape.observation.newest
+        length, newest = length or shape.segment_length, shape.observation.newest
         number = Field((), "int64")
         fields = {
             "obs": Field((length, *newest.shape), newest.dtype),
@@ -118,3 +125,50 @@ class FeedingSegmentWriter(SegmentWriter):
             "lane": self.lane_numbers,
             "number": arena.slot_number[slots],
         }
+
+
+class FeedWriter:
+    """Feeds the steps of lanes that write no segments, piece by piece.
+
+    Parameters
+    ----------
+    feed
+        Where they go.
+    lane_numbers
+        The lanes' numbers among all lanes of the run, int64 ``[N]``.
+
+    Attributes
+    ----------
+    length
+        Most steps of a piece.
+    """
+
+    def __init__(self, feed: Feed, lane_numbers: np.ndarray) -> None:
+        self._writer = feed.buffer.writer()
+        self._observation = feed.observation
+        self._lanes = lane_numbers
+        self._numbers = np.zeros(len(lane_numbers), np.int64)
+        found = feed.buffer.allocate(1)
+        self._row = {name: found[name][0] for name in ("obs", "action", "reward", *FLAGS)}
+        self.length = len(self._row["valid"])
+
+    def add(self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool) -> None:
+        """Feed successive steps of a lane.
+
+        Parameters
+        ----------
+        lane
+            Which of the lanes.
+        steps
+            obs, action and reward ``[T, ...]``, of at most `length` steps.
+        begins, ends
+            Whether the first of them begins an episode, and whether the last one ends it.
+        """
+        row, count = self._row, len(steps["reward"])
+        row["obs"][:count] = self._observation.newest_of(steps["obs"])
+        for name in ("action", "reward"):
+            row[name][:count] = steps[name]
+        row["valid"][:], row["first"][:], row["ended"][:] = np.arange(self.length) < count, False, False
+        row["first"][0], row["ended"][count - 1] = begins, ends
+        self._numbers[lane] += 1
+        self._writer.add(**row, lane=self._lanes[lane], number=self._numbers[lane])

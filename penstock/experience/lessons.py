@@ -143,8 +143,8 @@ class Assembly:
             episode = self._open.get(lane)
             if episode is None:
                 continue
-            episode.obs.append(segment["obs"][rows].copy())
-            episode.action.append(segment["action"][rows].copy())
+            episode.obs.append(segment["obs"][rows])
+            episode.action.append(segment["action"][rows])
             episode.return_ += float(segment["reward"][rows].sum(dtype=np.float64))
             episode.length += len(rows)
             if episode.length > self._max_steps:

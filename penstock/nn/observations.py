@@ -56,9 +56,14 @@ class ObservationInput(nn.Module):
         observations are floating point in their column; others have a known range already.
     raw_images : bool
         Images stay the bytes that they are, for an encoder that takes them so.
+    moments : type of RunningMoments
+        How it is normalised.
     """
 
-    def __init__(self, observation: ObservationSpec, normalize: bool, raw_images: bool = False) -> None:
+    def __init__(
+        self, observation: ObservationSpec, normalize: bool, raw_images: bool = False,
+        moments: type[RunningMoments] = RunningMoments,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.is_raw = raw_images and observation.is_image
         is_float = observation.dtype.startswith("float")
@@ -67,7 +72,7 @@ class ObservationInput(nn.Module):
         self._firsts = torch.tensor([0, *accumulate(self.nvec[:-1])])  # of each component's values among all
         self.is_bytes = observation.dtype == "uint8"
         self.is_scalar = not observation.shape and observation.num_values is None
-        self.moments = RunningMoments(encoder_input_shape(observation)) if normalize and is_float else None
+        self.moments = moments(encoder_input_shape(observation)) if normalize and is_float else None
 
     def forward(self, observation: Tensor) -> Tensor:
         """Turn observations ``[N, *shape]`` as they lie in their column into float32 ``[N, *encoder_input_shape]``."""
@@ -101,16 +106,21 @@ class CompositeInput(nn.Module):
     ----------
     observation : ObservationSpec
         What the column holds: a composite observation.
-    normalize, raw_images : bool
+    normalize, raw_images, moments
         As for :class:`ObservationInput`, of each part.
     """
 
-    def __init__(self, observation: ObservationSpec, normalize: bool, raw_images: bool = False) -> None:
+    def __init__(
+        self, observation: ObservationSpec, normalize: bool, raw_images: bool = False,
+        moments: type[RunningMoments] = RunningMoments,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.is_plain = not unmasked(observation).parts
         self.parts = observation.parts
         self.mask_part = observation.mask
-        self.inputs = nn.ModuleList(ObservationInput(part.spec, normalize, raw_images) for part in observation.parts)
+        self.inputs = nn.ModuleList(
+            ObservationInput(part.spec, normalize, raw_images, moments) for part in observation.parts
+        )
 
     def forward(self, observation: Tensor) -> Seen:
         """Turn rows, uint8 ``[N, nbytes]``, into what encoders see: of a plain observation with a mask a tensor."""
@@ -131,11 +141,12 @@ class CompositeInput(nn.Module):
 
 
 def build_input(
-    observation: ObservationSpec, normalize: bool, raw_images: bool = False
-) -> ObservationInput | CompositeInput:
+    observation: ObservationSpec, normalize: bool, raw_images: bool = False,
+    moments: type[RunningMoments] = RunningMoments,
+) -> ObservationInput | CompositeInput:  # fmt: skip
     """Build the first stage that fits an observation."""
     kind = CompositeInput if observation.parts else ObservationInput
-    return kind(observation, normalize, raw_images)
+    return kind(observation, normalize, raw_images, moments)
 
 
 def leaf(rows: Tensor, part: ObservationPart) -> Tensor:

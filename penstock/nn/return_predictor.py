@@ -10,12 +10,13 @@ from torch.nn.functional import one_hot
 
 from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
 from penstock.nn.model import NetworkConfig
-from penstock.nn.normalization import RunningMoments
+from penstock.nn.normalization import BoundedMoments, RunningMoments
 from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
+HIDDEN = 64  # units between what is seen and the cells
 GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fill the cells with what means nothing
 
 
@@ -57,7 +58,7 @@ class AddingCells(torch.autograd.Function):
 class ReturnPredictor(nn.Module):
     """A memory that only adds, over observations and actions (section "LSTM for return decomposition").
 
-        z_t = tanh(W_z x_t + b_z)                      what comes in: forward connections alone
+        z_t = tanh(W_z relu(W_x x_t + b_x) + b_z)      what comes in: forward connections alone
         i_t = sigmoid(W_i c_t-1 + b_i)                 how much of it: recurrent connections alone
         c_t = c_t-1 + i_t z_t                          no forget gate, no output gate
         g_t = W_g c_t + b_g                            in units of returns' deviation, from their mean
@@ -67,6 +68,9 @@ class ReturnPredictor(nn.Module):
     before. With a loss at every step waiting is dear, and with `sees_observations` they go in, too: what matters by
     lasting, and not by changing, is learned much sooner then. Rewards and a count of steps never go in.
 
+    The hidden layer lets a step's contribution depend on what was done where. Without one the cells have to find out
+    over the steps that follow, and hand the credit to these.
+
     Parameters
     ----------
     observation : ObservationSpec
@@ -75,7 +79,7 @@ class ReturnPredictor(nn.Module):
         What is chosen.
     config : NetworkConfig
         The policy's. Changes of images go through an encoder of the same family, and so they do through a user's own;
-        all else goes in as it is. Floats are normalised before, always.
+        all else goes in as it is. Floats are normalised before, always, so that nothing is large where it is rare.
     size : int
         Number of cells, S.
     num_told : int
@@ -101,7 +105,7 @@ class ReturnPredictor(nn.Module):
         self.size = size
         self.action = action
         observation = observation.newest
-        self.input = build_input(observation, True, takes_bytes(config.encoder, observation))
+        self.input = build_input(observation, True, takes_bytes(config.encoder, observation), BoundedMoments)
         self.encoder: nn.Module
         is_encoded = observation.is_image or callable(config.encoder)
         self.sees_observations = sees_observations and not is_encoded
@@ -110,7 +114,8 @@ class ReturnPredictor(nn.Module):
         else:
             self.encoder, width = SideBySide(), encoder_input_size(unmasked(observation))
         width *= 1 + self.sees_observations
-        self.cell_input = nn.Linear(width + sum(action.choices) + action.num_numbers, size)
+        width += sum(action.choices) + action.num_numbers
+        self.cell_input = nn.Sequential(nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, size))
         self.input_gate = nn.Linear(size, size)
         self.output = nn.Linear(size, 1)
         nn.init.constant_(self.input_gate.bias, GATE_BIAS)

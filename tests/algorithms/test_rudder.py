@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.rudder import COUNTED, TOLD, LessonBatch, Rudder, completeness_of, contributions
+from penstock.algorithms.rudder import (
+    COUNTED,
+    TOLD,
+    LessonBatch,
+    Rudder,
+    build_optimizer,
+    completeness_of,
+    contributions,
+)
 from penstock.config import ConfigError, RedistributionConfig
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.lessons import Episode
@@ -71,6 +79,44 @@ def test_it_finds_out_which_steps_decide(expert):
     shown = found.gather(0, at.unsqueeze(0)).squeeze(0)
     assert shown[costs].mean().item() < -0.3, "where the cost is shown"
     assert found[1:].abs().sum(0).mean() < 2.0, "hardly anywhere else"
+
+
+def test_what_was_done_where_is_credited_when_it_is_done():
+    """Which of four doors it is, is shown once; the right action there brings 1, another one takes 1.
+
+    The flag that lasts from then on and shows that something was done would do for who finds out later.
+    """
+    spec, random = ObservationSpec((5,), "float32"), np.random.default_rng(0)
+
+    def passage():
+        door, action = int(random.integers(4)), random.integers(ACTIONS, size=20)
+        obs = np.zeros((20, 5), np.float32)
+        obs[0, door], obs[1:, 4] = 1.0, action[0] == 1
+        return Episode(obs, action, (1.0 if door % 2 else -1.0) * (action[0] == 1))
+
+    torch.manual_seed(0)
+    config = RedistributionConfig(env="none", redistributor_lessons=64)
+    told = len(TOLD) + len(COUNTED)
+    rudder = Rudder(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
+    for _ in range(100):
+        rudder.take([passage() for _ in range(2)])
+        while rudder.can_learn and rudder.updates < 3 * rudder.episodes:
+            rudder.update()
+    found, batch = explained(rudder, [passage() for _ in range(200)])
+    is_odd, acted = batch.obs[0, :, 1] + batch.obs[0, :, 3] > 0, batch.action[0] == 1
+    assert found[0, acted & is_odd].mean() - found[0, acted & ~is_odd].mean() > 0.5 * 2.0
+
+
+def test_every_parameter_learns_and_those_of_an_encoder_take_smaller_steps():
+    picture = ObservationSpec((10, 10, 3), "uint8")
+    for spec, is_encoded in ((OBSERVATION, False), (picture, True)):
+        predictor = ReturnPredictor(spec, CHOICE, NetworkConfig(), 4)
+        groups = build_optimizer(predictor, 0.1).param_groups
+        rates = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
+        assert sum(len(group["params"]) for group in groups) == len(rates)
+        for name, parameter in predictor.named_parameters():
+            assert rates.pop(id(parameter)) == pytest.approx(0.01 if name.startswith("encoder.") else 0.1), name
+        assert not rates and (len(groups) == 2) == is_encoded
 
 
 def test_until_it_knows_more_than_the_mean_its_quality_is_0():
@@ -149,10 +195,26 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
         assert same == pytest.approx(losses, rel=1e-4)
         output = parts["output.weight"].flatten(), whole["output.weight"].flatten()
         assert torch.cosine_similarity(*output, dim=0) > 0.99, "predictions are the same, whatever the chunks"
-    assert torch.equal(gradient_of(12)[0]["cell_input.weight"], whole["cell_input.weight"])
-    near, far = (gradient_of(chunk)[0]["cell_input.weight"].flatten() for chunk in (8, 2))
-    whole_weight = whole["cell_input.weight"].flatten()
+    assert torch.equal(gradient_of(12)[0]["cell_input.0.weight"], whole["cell_input.0.weight"])
+    near, far = (gradient_of(chunk)[0]["cell_input.0.weight"].flatten() for chunk in (8, 2))
+    whole_weight = whole["cell_input.0.weight"].flatten()
     assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
+
+
+def test_the_gradient_of_a_chunk_goes_back_over_the_half_that_it_shares_with_the_one_before():
+    rudder, seen = rudder_of(redistributor_chunk=4), []
+    inputs = rudder.predictor.inputs
+
+    def watched(*arguments):
+        seen.append(inputs(*arguments).detach().requires_grad_())
+        return seen[-1]
+
+    rudder.predictor.inputs = watched
+    batch = LessonBatch([episode(np.random.default_rng(1), 6)])
+    _, (late, begin) = rudder._predictions(batch)
+    assert begin == 4 and len(late) == 2 and len(seen[1]) == 4, "rows 2 to 5"
+    late[0].sum().backward()
+    assert (seen[1].grad[:3].abs().sum((1, 2)) > 0).all() and not seen[1].grad[3].any()
 
 
 def test_it_goes_on_from_what_it_was_bit_for_bit():

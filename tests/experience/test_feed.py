@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.ppo import PPO
+from penstock.engine.messages import Note
 from penstock.engine.paths.redistributed import RedistributedPath
 from penstock.engine.preparation import run_shape
+from penstock.engine.roles import redistributor
+from penstock.engine.roles.redistributor import Redistributor
 from penstock.experience.arena import Control
 from penstock.experience.feed import ROUNDS, Feed
 from penstock.experience.lessons import Assembly
 from tests.engine.collecting import Collecting
+from tests.engine.reports import Reports
 from tests.envs.counting import CountingEnv
 
 ENDINGS = ((5, "terminated"), (3, "truncated"), (11, "terminated"))
@@ -87,6 +91,24 @@ def test_a_segment_that_a_fence_begins_anew_has_a_new_number(run):
     slots = run.fill()
     assert run.arena.slot_number[slots].tolist() == [3, 3]
     assert numbers_of(list(run.feed.reader().take())) == {0: [1, 3], 1: [1, 3]}
+
+
+def test_a_redistributor_that_falls_behind_gives_updates_up_and_says_so_once(monkeypatch):
+    monkeypatch.setattr(redistributor, "MOST_OWED", 10)
+    feeding = Feeding(PPO, **SETTINGS, backend="local", redistributor_interval=1, redistributor_batch_size=1)
+    try:
+        reports = Reports()
+        role = Redistributor(feeding.algorithm, feeding.feed, feeding.arena, reports.append, None)
+        for _ in range(6):
+            for _ in range(ROUNDS):
+                feeding.take()
+            made = role._rudder.updates
+            assert role.poll() and role._rudder.updates - made <= redistributor.UPDATES_AT_ONCE
+            assert role._owed <= 10
+        (note,) = reports.of(Note)
+        assert "of an update for each redistributor_interval=1 steps it has made less than half" in note.text
+    finally:
+        feeding.close()
 
 
 def test_flags_are_what_is_written_and_a_padded_row_is_no_step(run):

@@ -17,7 +17,8 @@ from penstock.envs import EnvironmentFailure
 from penstock.envs.goals import Goals
 from penstock.envs.single import SingleLanes
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.hindsight import FIRST_LENGTH, HindsightWriter
+from penstock.experience.hindsight import HindsightWriter
+from penstock.experience.open_episodes import FIRST_LENGTH
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.envs.arrangements import episodes

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from penstock.nn import RunningMoments
+from penstock.nn.normalization import BoundedMoments
 
 
 def batches():
@@ -139,3 +140,22 @@ def test_prior_rows_are_outweighed_by_what_is_seen():
     moments = RunningMoments((), 10.0)
     moments.update(torch.tensor([3.0, 5.0]).repeat(50_000))
     np.testing.assert_allclose([moments.mean.item(), moments.std.item()], [4.0, 1.0], rtol=1e-3)
+
+
+def test_bounded_moments_keep_what_is_rare_within_the_bound_and_what_is_common_apart():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2_000, 2, generator=generator)
+    rows[:, 1] = 0.0
+    rows[::500, 1] = 1.0
+    plain, bounded = RunningMoments((2,)), BoundedMoments((2,))
+    for part in rows.split(300):
+        plain.update(part)
+        bounded.update(part)
+    assert torch.equal(plain.mean, bounded.mean) and torch.equal(plain.var, bounded.var)
+    assert plain.normalize(rows)[:, 1].max() == 10.0, "clipped, even"
+    seen = bounded.normalize(rows)
+    assert seen.abs().amax() <= 2.0 and seen[:, 1].max() > 1.9 and 0.5 < seen[:, 0].std() <= 1.0
+    before = bounded.std.clone()
+    bounded.update(rows[:0])
+    bounded.update(rows[:3], torch.zeros(3, dtype=torch.bool))
+    assert torch.equal(bounded.std, before)

@@ -51,15 +51,16 @@ class ReplayAlgorithm(Algorithm):
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """With hindsight, transitions that are relabelled."""
-        if config.hindsight is None:
+        """With hindsight, transitions that are relabelled; or those whose rewards are redistributed."""
+        if config.hindsight is None and config.rewards == "environment":
             return cls.data_path
         if cls.data_path != "replay":
-            raise ConfigError(
-                f"hindsight={config.hindsight!r} is not possible with the data path of {cls.name()}, which does not "
-                "relabel; use hindsight=None"
-            )
-        return "hindsight"
+            if config.hindsight is None:
+                what, way = f"rewards={config.rewards!r}", 'redistribute; use rewards="environment"'
+            else:
+                what, way = f"hindsight={config.hindsight!r}", "relabel; use hindsight=None"
+            raise ConfigError(f"{what} is not possible with the data path of {cls.name()}, which does not {way}")
+        return "redistributed_replay" if config.hindsight is None else "hindsight"
 
     def sampler(self) -> Sampler:
         """How transitions are drawn: uniformly, or by priority with weights divided by the largest in the batch."""

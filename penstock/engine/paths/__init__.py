@@ -20,6 +20,7 @@ DATA_PATHS = {
     "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
     "hindsight": "penstock.engine.paths.hindsight:HindsightPath",
+    "redistributed_replay": "penstock.engine.paths.redistributed_replay:RedistributedReplayPath",
     "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }

@@ -208,6 +208,6 @@ class DataPath:
         return learned
 
     @property
-    def saves_apart(self) -> bool:
-        """Whether the learner saves contents beside each checkpoint, and reports "contents_saved" when it has."""
-        return False
+    def saving_apart(self) -> int:
+        """How many roles save contents beside each checkpoint, and report "contents_saved" when they have."""
+        return 0

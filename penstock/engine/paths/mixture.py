@@ -83,9 +83,9 @@ class MixturePath(SegmentPath):
         return MixtureLearner(algorithm, arena, state, learning, report, weights, self)
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the stores are saved."""
-        return self.saved_at is not None
+    def saving_apart(self) -> int:
+        """The learner, where the stores are saved."""
+        return int(self.saved_at is not None)
 
 
 def _refill(stores: tuple[SegmentStore, ...], config: MixtureConfig, saved: Path | None) -> str | None:

@@ -35,11 +35,7 @@ class RedistributedPath(SegmentPath):
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
         """As for segments, and the size of the predictor."""
-        from penstock.algorithms.rudder import build_predictor
-        from penstock.engine.acting.weights import weights_nbytes
-
-        nbytes = weights_nbytes(build_predictor(algorithm))
-        return super().numbers(algorithm, model) | {"redistribution_nbytes": nbytes}
+        return super().numbers(algorithm, model) | predictor_numbers(algorithm)
 
     @classmethod
     def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
@@ -76,6 +72,14 @@ class RedistributedPath(SegmentPath):
         return RedistributedLearner
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the redistributor is saved."""
-        return self.saved_at is not None
+    def saving_apart(self) -> int:
+        """The redistributor, where it is saved."""
+        return int(self.saved_at is not None)
+
+
+def predictor_numbers(algorithm: Any) -> dict[str, int]:
+    """What a predictor of returns adds to the run's shape."""
+    from penstock.algorithms.rudder import build_predictor
+    from penstock.engine.acting.weights import weights_nbytes
+
+    return {"redistribution_nbytes": weights_nbytes(build_predictor(algorithm))}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.redistribution import Account, redistribute, trace
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.algorithms.rudder import TOLD, build_predictor, contributions
+from penstock.algorithms.rudder import TOLD, build_predictor, contributions, told_by
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
 from penstock.engine.messages import Tell
 from penstock.engine.paths.segment_learner import SegmentLearner
@@ -114,8 +114,7 @@ class Redistribution:
 
     def told(self) -> dict[str, float]:
         """What is known of the predictor, and the share of the last batch's steps whose rewards were redistributed."""
-        told = dict(zip(TOLD, self._predictor.told.tolist(), strict=False))
-        return {f"redistribution/{name}": value for name, value in {"share": self._share, **told}.items()}
+        return told_by(self._predictor, self._share)
 
     def _heed_gaps(self, lanes: np.ndarray, numbers: np.ndarray) -> None:
         """Let the running episodes of lanes of which a segment is missing keep their original rewards."""

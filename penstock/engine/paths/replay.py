@@ -68,7 +68,7 @@ class ReplayPath(DataPath):
         replay, note = make_replay(algorithm, start, saved)
         return cls(replay), note
 
-    def kept_in(self, run: RunDirectory, config: Config) -> DataPath:
+    def kept_in(self, run: RunDirectory, config: Config) -> Self:
         """With ``save_replay`` the buffer is saved beside the checkpoints."""
         assert isinstance(config, ReplayConfig)
         return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
@@ -98,9 +98,9 @@ class ReplayPath(DataPath):
         return max(0, self.replay.steps_taken - asked)
 
     @property
-    def saves_apart(self) -> bool:
-        """Where the buffer is saved."""
-        return self.replay.saved_at is not None
+    def saving_apart(self) -> int:
+        """The learner, where the buffer is saved."""
+        return int(self.replay.saved_at is not None)
 
 
 def make_replay(

@@ -20,6 +20,7 @@ from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_m
 from penstock.runs.store import CheckpointStore
 
 MOST_OWED = 100  # updates: of a redistributor that falls behind, older ones are given up
+UPDATES_AT_ONCE = 8  # before what came meanwhile is looked at: several episodes side by side cost little more than one
 EQUAL_EPISODES = 100  # that must have had one return before the user is told
 
 
@@ -67,23 +68,22 @@ class Redistributor:
         self._version = version
         self._feed = feed.reader()
         self._assembly = Assembly(config.redistributor_max_steps)
-        self._steps = self._owed = 0
-        self._has_told_of_long = self._has_told_of_equal = False
+        self._steps = self._owed = self._made = self._given_up = 0
+        self._has_told_of_long = self._has_told_of_equal = self._has_told_of_load = False
         self._publish()
 
     def poll(self) -> bool:
-        """Read what came, and make an update if one is due (in a serial run all of them); False if neither."""
+        """Read what came, and make a few of the updates that are due (in a serial run all); False if neither."""
         self._clock.switch("gather")
         has_read = self._read()
-        has_learned = False
-        while self._rudder.can_learn and self._owed >= self._config.redistributor_interval:
+        due = self._owed // self._config.redistributor_interval if self._rudder.can_learn else 0
+        made = due if self._config.backend == "serial" else min(due, UPDATES_AT_ONCE)
+        for _ in range(made):
             self._clock.switch("learn")
             self._rudder.update()
-            self._owed -= self._config.redistributor_interval
-            has_learned = True
-            if self._config.backend != "serial":
-                break
-        if has_read or has_learned:
+        self._owed -= made * self._config.redistributor_interval
+        self._made += made
+        if has_read or made:
             self._publish()
             return True
         self._clock.switch("wait for data")
@@ -118,10 +118,12 @@ class Redistributor:
             episodes += self._assembly.add(lane, number, segment)
         if not self._rudder.can_learn:
             self._owed = 0
-        self._owed = min(self._owed, MOST_OWED * self._config.redistributor_interval)
+        most = MOST_OWED * self._config.redistributor_interval
+        self._given_up += max(0, self._owed - most) // self._config.redistributor_interval
+        self._owed = min(self._owed, most)
         if episodes:
             self._rudder.take(episodes)
-        self._tell_of_what_cannot_be_learned()
+        self._tell_what_hinders()
         return has_read
 
     def _as_learned(self, reward: np.ndarray) -> np.ndarray:
@@ -134,8 +136,9 @@ class Redistributor:
         self._weights.publish(self._version, self._steps)
         self._version += 1
 
-    def _tell_of_what_cannot_be_learned(self) -> None:
+    def _tell_what_hinders(self) -> None:
         rudder, longest = self._rudder, self._config.redistributor_max_steps
+        interval = self._config.redistributor_interval
         if self._assembly.too_long and not self._has_told_of_long:
             self._has_told_of_long = True
             self._report(
@@ -152,6 +155,16 @@ class Redistributor:
                     f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
                     f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the "
                     "environment's"
+                )
+            )
+
+        if self._given_up > MOST_OWED + self._made and not self._has_told_of_load:
+            self._has_told_of_load = True
+            self._report(
+                Note(
+                    f"the redistributor falls behind: of an update for each redistributor_interval={interval} steps it "
+                    "has made less than half. Nobody waits for it, and it learns more slowly: raise the interval, or "
+                    "leave it a core by fewer num_workers"
                 )
             )
 

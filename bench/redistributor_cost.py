@@ -1,0 +1,148 @@
+"""What does the learner pay for redistributed rewards? The same training with and without, in turns: A, B, B, A.
+
+    python bench/redistributor_cost.py --parts
+    python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]
+
+APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
+redistributor has the second one for itself. Two rates are printed, the steps that are learned from per second of the
+clock, and per second that learner and worker were on their core: other programs disturb the first one, and the second
+one less. The learner is the limit where it hardly waits for data; the share of its time in which it does is printed.
+
+``--parts`` measures in one process instead what part of the learner's time redistribution takes, with the settings that
+each algorithm has by itself and with predictions that are always trusted: nothing runs beside it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock.algorithms.rudder import Rudder
+from penstock.bench.machine import describe
+from penstock.engine.paths.redistributed_learner import RedistributedLearner, Redistribution
+from penstock.runs.status import Status
+
+ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"
+WARM_UP = 5.0  # seconds
+STEPS = 10_000  # before a part is measured, and twice as many while it is
+LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds that a process was on a core."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def pin(pids: dict[str, int]) -> None:
+    """Give the redistributor a core, and all others the other one."""
+    for role, pid in pids.items():
+        core = REDISTRIBUTORS_CORE if role == "redistributor" else LEARNERS_CORE
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {core})
+
+
+class Window:
+    """Notes steps, clock and the time of learner and worker on their core, from the end of the warm-up on."""
+
+    def __init__(self, algo: Any, seconds: float) -> None:
+        self._algo, self._seconds, self._began = algo, seconds, time.monotonic()
+        self.notes: list[tuple[int, float, float]] = []
+
+    def __call__(self, status: Status) -> bool:
+        """Take a note; return whether the run is to go on."""
+        pids = self._algo._supervisor.backend.pids
+        now = time.monotonic() - self._began
+        if "learner" in pids and now > WARM_UP:
+            if not self.notes:
+                pin(pids)
+            self.notes.append((status.steps, now, cpu_seconds(pids["learner"]) + cpu_seconds(pids["rollout-0"])))
+        return now < WARM_UP + self._seconds
+
+
+def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
+    """One turn: rates, and the share of the time in which the learner waited for data."""
+    settings: dict[str, Any] = {
+        "num_workers": 1, "num_envs_per_worker": 16, "segment_length": 32, "batch_size": 512, "total_steps": 10**8,
+        "num_epochs": given.epochs, "hidden_sizes": (given.hidden, given.hidden), "eval_interval": 0, "run_dir": None,
+        "env_kwargs": {"env_id": "CartPole-v1", "max_episode_steps": given.length}, "backend": "local",
+    }  # fmt: skip
+    with penstock.APPO(ENVIRONMENT, rewards=rewards, **settings) as algo:
+        window = Window(algo, given.seconds)
+        algo.train(quiet=True, on_update=window)
+        roles, shown = {str(role.name): role.activities for role in algo.status.roles}, algo.status.experience
+    (steps, began, spent), (last_steps, ended, last_spent) = window.notes[0], window.notes[-1]
+    return {
+        "per second": (last_steps - steps) / (ended - began),
+        "per second on the core": (last_steps - steps) / (last_spent - spent),
+        "waits": roles["learner"]["wait for data"],
+        "updates": shown.get("redistribution/updates", 0.0),
+        "share": shown.get("redistribution/share", 0.0),
+    }
+
+
+def part(algorithm: str, given: argparse.Namespace) -> float:
+    """Part of the time of an algorithm's learner, with its own settings, that redistribution takes in one process."""
+    spent = {"redistribution": 0.0, "learner": 0.0}
+
+    def timed(kind: type, method: str, what: str) -> None:
+        plain = getattr(kind, method)
+
+        def run(self: Any, *arguments: Any) -> Any:
+            began = time.process_time()
+            answer = plain(self, *arguments)
+            spent[what] += (time.process_time() - began) * (answer is not False)
+            return answer
+
+        setattr(kind, method, run)
+        undo.append((kind, method, plain))
+
+    undo: list[tuple[type, str, Any]] = []
+    env: dict[str, Any] = {"env_id": "CartPole-v1", "max_episode_steps": given.length}
+    settings: dict[str, Any] = {
+        "num_workers": 1, "backend": "serial", "eval_interval": 0, "run_dir": None, "redistributor_interval": 1_000,
+    }  # fmt: skip
+    with getattr(penstock, algorithm)(ENVIRONMENT, env_kwargs=env, rewards="rudder", **settings) as algo:
+        algo.train(STEPS, quiet=True)
+        timed(Redistribution, "apply", "redistribution")
+        timed(RedistributedLearner, "poll", "learner")
+        algo.train(2 * STEPS, quiet=True)
+    for kind, method, plain in undo:
+        setattr(kind, method, plain)
+    return spent["redistribution"] / spent["learner"]
+
+
+def main() -> None:
+    """Measure in turns and print."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--turns", type=int, default=4, help="of each")
+    flags.add_argument("--seconds", type=float, default=20.0, help="of each turn, after a warm-up")
+    flags.add_argument("--epochs", type=int, default=10)
+    flags.add_argument("--hidden", type=int, default=256, help="width of both hidden layers")
+    flags.add_argument("--length", type=int, default=200, help="most steps of an episode")
+    flags.add_argument("--parts", action="store_true", help="of the learner's time, in one process")
+    given = flags.parse_args()
+    print(describe())
+    if given.parts:
+        Rudder.quality = 1.0  # type: ignore[assignment, method-assign]
+        for algorithm in ("PPO", "APPO", "PQN", "A2C", "IMPALA"):
+            print(f"{algorithm:8} {part(algorithm, given):.1%}", flush=True)
+        return
+    found: dict[str, list[dict[str, float]]] = {"environment": [], "rudder": []}
+    for turn in range(given.turns):
+        for rewards in list(found)[:: 1 if turn % 2 == 0 else -1]:
+            one = measured(rewards, given)
+            found[rewards].append(one)
+            print(f"turn {turn + 1} {rewards:12}", *(f"{name} {value:,.2f}" for name, value in one.items()), flush=True)
+    for name in ("per second", "per second on the core"):
+        without, with_it = (statistics.median(one[name] for one in found[rewards]) for rewards in found)
+        print(f"{name}: {without:,.0f} without, {with_it:,.0f} with, {with_it / without:.3f}")
+
+
+if __name__ == "__main__":
+    main()
