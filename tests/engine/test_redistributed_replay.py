@@ -143,7 +143,7 @@ def test_learning_does_not_wait_for_the_first_episode_to_end():
 def test_in_chunks_an_episode_gets_what_it_gets_at_once(open_gate):
     with Trainer(DQN, **SMALL) as trainer:
         trainer.train(300, quiet=True)
-        redistribution = EpisodeRedistribution(trainer._algorithm, trainer._supervisor._arena)
+        redistribution = EpisodeRedistribution(trainer._policies[0].algorithm, trainer._supervisor._arena)
         episode = next(replay_of(trainer).buffer.episodes())
     own = np.float32(2.0) * (np.arange(10) == 9)
     found = []
@@ -197,7 +197,7 @@ def test_a_delayed_task_is_learned_from_single_steps():
         trainer.train(quiet=True)
         shown = trainer.status.experience
         first = np.array([[1.0, 0.0, 1.0]], np.float32)
-        model = trainer._algorithm.build_model()
+        model = trainer._policies[0].algorithm.build_model()
         model.load_state_dict(trainer.get_parameters()[0])
         q = model.q(torch.from_numpy(first)).flatten().tolist()
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] > 0.3
