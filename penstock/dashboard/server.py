@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,7 +20,10 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.dashboard.catalogue import Catalogue, cursors_in, films_of, news
+from penstock.dashboard.catalogue import Catalogue, settings_unlike, unlike
+from penstock.dashboard.curves import Curves
+from penstock.dashboard.feed import cursors_in, news
+from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
@@ -29,6 +32,7 @@ from penstock.runs.state import read_state, state_of
 STATIC = Path(__file__).parent / "static"
 FILES = {
     "app.js": "text/javascript", "overview.js": "text/javascript", "run.js": "text/javascript",
+    "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
     "chart.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
@@ -38,6 +42,10 @@ CONTROL_HEADER = "x-penstock-control"
 LOOK_SECONDS = 0.5
 """Between two looks at the files of an open page."""
 OVERVIEW_SECONDS = 1.0
+CURVES_SECONDS = 1.0
+_TOLD_SECONDS = 0.3  # between two words of how far many runs are read
+_MOST_COMPARED = 20
+_BANDS = ("ci", "minmax", "none")
 
 _HEADERS = {
     "content-security-policy": (
@@ -127,6 +135,7 @@ def make_app(
         Whether runs may be stopped.
     """
     control_token = secrets.token_urlsafe(16) if control else None
+    all_curves = Curves()
 
     def found(request: Request) -> RecordedRun | None:
         return catalogue.run(request.path_params["id"])
@@ -148,6 +157,46 @@ def make_app(
     async def history(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
         return _missing() if one is None else JSONResponse(await run_in_threadpool(catalogue.feed(one).whole))
+
+    async def progress(request: Request) -> Response:
+        one = await run_in_threadpool(found, request)
+        return _missing() if one is None else JSONResponse({"share": catalogue.feed(one).share_read()})
+
+    async def files(request: Request) -> Response:
+        one = await run_in_threadpool(found, request)
+        if one is None:
+            return _missing()
+        return JSONResponse({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
+
+    async def file(request: Request) -> Response:
+        one = await run_in_threadpool(found, request)
+        there = [] if one is None else await run_in_threadpool(files_of, one)
+        wanted = next((each for each in there if each.id == request.path_params["file"]), None)
+        if wanted is None or not wanted.is_text:
+            return _missing()
+        if "download" not in request.query_params:
+            return JSONResponse({"name": wanted.name, **await run_in_threadpool(text_of, wanted)})
+        name = quote(wanted.name.replace("/", "-"), safe="")
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
+        return StreamingResponse(pieces_of(wanted), media_type="application/octet-stream", headers=headers)
+
+    async def differences(request: Request) -> Response:
+        ids = _ids_in(request)[:_MOST_COMPARED]
+        runs = [one for id_ in ids if (one := await run_in_threadpool(catalogue.run, id_)) is not None]
+        return JSONResponse({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
+
+    async def curves(request: Request) -> Response:
+        asked = request.query_params
+        band = asked.get("band", "ci")
+        if band not in _BANDS:
+            return PlainTextResponse("There is no such band.\n", 400)
+        keys = [key for key in asked.get("by", "").split(",") if key]
+        return _events(
+            _curve_events(
+                catalogue, all_curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
+                asked.get("y", "evaluation/mean_return"), keys, band,
+            )
+        )  # fmt: skip
 
     async def film(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
@@ -188,9 +237,14 @@ def make_app(
         Route("/static/{name}", static),
         Route("/api/runs", runs),
         Route("/api/stream", overview_stream),
+        Route("/api/differences", differences),
+        Route("/api/curves", curves),
         Route("/api/runs/{id}", run),
         Route("/api/runs/{id}/history", history),
         Route("/api/runs/{id}/stream", run_stream),
+        Route("/api/runs/{id}/progress", progress),
+        Route("/api/runs/{id}/files", files),
+        Route("/api/runs/{id}/files/{file}", file),
         Route("/api/runs/{id}/films/{number:int}", film),
         Route("/api/runs/{id}/stop", stop, methods=["POST"]),
     ]
@@ -252,6 +306,38 @@ async def _run_events(path: Path, cursor: str) -> AsyncIterator[str]:
         elif not found:
             yield ": still here\n\n"
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _curve_events(
+    catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
+) -> AsyncIterator[str]:
+    """How many runs were read so far, until all are; then their curves, as often as these change."""
+    shown: dict[str, Any] = {}
+    while True:
+        runs = await run_in_threadpool(catalogue.chosen, words, ids)
+        settings = settings_unlike(runs)
+        left = list(runs)
+        while left:
+            await run_in_threadpool(curves.catch_up, left, x, y, _TOLD_SECONDS)
+            if left:
+                yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
+        known = [key for key in keys if key in settings]
+        found = {
+            "panels": await run_in_threadpool(curves.panels, runs, x, y, known, band),
+            "names": await run_in_threadpool(curves.names, runs),
+            "settings": settings,
+            "count": len(runs),
+        }
+        if found != shown:
+            shown = found
+            yield _event("curves", found)
+        else:
+            yield ": still here\n\n"
+        await asyncio.sleep(CURVES_SECONDS)
+
+
+def _ids_in(request: Request) -> list[str]:
+    return [id_ for id_ in request.query_params.get("runs", "").split(",") if id_]
 
 
 def _events(events: AsyncIterator[str]) -> Response:
