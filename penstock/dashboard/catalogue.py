@@ -137,15 +137,19 @@ def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
 
 def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
-    """Names of the settings in which runs differ, and by which they can be grouped."""
-    names = dict.fromkeys(name for run in runs for name in run.directory.config)
-    return ["algorithm", *(name for name in names if not is_secret(name) and _is_unlike(runs, name))]
+    """What runs can be grouped by: the algorithm, and settings in which runs of one algorithm differ."""
+    configs: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        configs.setdefault(run.directory.algorithm, []).append(run.directory.config)
+    names = dict.fromkeys(name for alike in configs.values() for config in alike for name in config)
+    shown = [name for name in names if name not in _UNGROUPED and not is_secret(name)]
+    return ["algorithm", *(name for name in shown if any(_differ(alike, name) for alike in configs.values()))]
 
 
-def _is_unlike(runs: Sequence[RecordedRun], name: str) -> bool:
-    values = [run.directory.config.get(name) for run in runs]
+def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
+    values = [config.get(name) for config in configs]
     is_plain = all(value is None or isinstance(value, str | int | float | list) for value in values)
-    return name not in _UNGROUPED and is_plain and any(value != values[0] for value in values)
+    return is_plain and any(value != values[0] for value in values)
 
 
 def _stamp(path: Path) -> Stamp | None:

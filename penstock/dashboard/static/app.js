@@ -1,6 +1,9 @@
 // Which page is shown, and in which colours.
 
+import { curvesPage } from "./curves.js";
+import { diffPage } from "./diff.js";
 import { el } from "./dom.js";
+import { filesPage } from "./files.js";
 import { overview } from "./overview.js";
 import { runPage } from "./run.js";
 
@@ -13,17 +16,20 @@ async function show() {
   const arrival = ++arrivals;
   const page = document.getElementById("page");
   page.replaceChildren(el("p", {}, "Loading"));
-  const match = /^#\/run\/([0-9a-f]+)$/.exec(location.hash);
+  const [path, query] = location.hash.split("?"), asked = new URLSearchParams(query);
+  const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
   const made = el("div", {});
   try {
-    const left = match ? await runPage(made, match[1]) : await overview(made);
+    const left = run ? await (run[2] ? filesPage : runPage)(made, run[1], asked)
+      : path === "#/curves" ? await curvesPage(made, asked)
+        : path === "#/differences" ? await diffPage(made, asked)
+          : await overview(made);
     if (arrival !== arrivals) {
       left();
       return;
     }
     leave = left;
     page.replaceChildren(made);
-    made.dispatchEvent(new Event("shown"));
   } catch (error) {
     page.replaceChildren(el("p", { role: "alert" }, `This cannot be shown: ${error.message}`));
   }
