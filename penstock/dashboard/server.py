@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,13 @@ class Guard:
 
 
 def make_app(
-    catalogue: Catalogue, *, token: str, cookie: str = "penstock", hosts: Collection[str] = LOCAL, control: bool = False
+    catalogue: Catalogue,
+    *,
+    token: str,
+    cookie: str = "penstock",
+    hosts: Collection[str] = LOCAL,
+    control: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """Make what uvicorn serves.
 
@@ -133,9 +139,14 @@ def make_app(
         As `Guard` wants them.
     control
         Whether runs may be stopped.
+    is_ending
+        Whether the server is about to end: streams end then.
     """
     control_token = secrets.token_urlsafe(16) if control else None
     all_curves = Curves()
+
+    def events(found: AsyncIterator[str]) -> Response:
+        return StreamingResponse(_until(is_ending, found), media_type="text/event-stream")
 
     def found(request: Request) -> RecordedRun | None:
         return catalogue.run(request.path_params["id"])
@@ -191,7 +202,7 @@ def make_app(
         if band not in _BANDS:
             return PlainTextResponse("There is no such band.\n", 400)
         keys = [key for key in asked.get("by", "").split(",") if key]
-        return _events(
+        return events(
             _curve_events(
                 catalogue, all_curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
                 asked.get("y", "evaluation/mean_return"), keys, band,
@@ -207,7 +218,7 @@ def make_app(
         return FileResponse(one.directory.path / VIDEOS / films[number], media_type="video/mp4")
 
     async def overview_stream(request: Request) -> Response:
-        return _events(_overview_events(catalogue))
+        return events(_overview_events(catalogue))
 
     async def run_stream(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
@@ -218,7 +229,7 @@ def make_app(
             cursors_in(cursor)
         except ValueError:
             return PlainTextResponse("This is no cursor.\n", 400)
-        return _events(_run_events(one.directory.path, cursor))
+        return events(_run_events(one.directory.path, cursor))
 
     async def stop(request: Request) -> Response:
         given = request.headers.get(CONTROL_HEADER, "")
@@ -340,8 +351,11 @@ def _ids_in(request: Request) -> list[str]:
     return [id_ for id_ in request.query_params.get("runs", "").split(",") if id_]
 
 
-def _events(events: AsyncIterator[str]) -> Response:
-    return StreamingResponse(events, media_type="text/event-stream")
+async def _until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
+    async for event in events:
+        if is_ending():
+            return
+        yield event
 
 
 def _event(name: str, data: Any, cursor: str = "") -> str:
