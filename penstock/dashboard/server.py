@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -43,6 +44,8 @@ LOOK_SECONDS = 0.5
 """Between two looks at the files of an open page."""
 OVERVIEW_SECONDS = 1.0
 CURVES_SECONDS = 1.0
+_NOTHING = ""  # what a stream makes where nothing is new
+_QUIET_SECONDS = 15.0  # that a stream says nothing
 _TOLD_SECONDS = 0.3  # between two words of how far many runs are read
 _MOST_COMPARED = 20
 _BANDS = ("ci", "minmax", "none")
@@ -297,7 +300,7 @@ async def _overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
         if changed or len(rows) != len(known):
             yield _event("runs", {"changed": changed, "ids": [row["id"] for row in rows]})
         else:
-            yield ": still here\n\n"
+            yield _NOTHING
         known = {row["id"]: row for row in rows}
         await asyncio.sleep(OVERVIEW_SECONDS)
 
@@ -315,7 +318,7 @@ async def _run_events(path: Path, cursor: str) -> AsyncIterator[str]:
             status, state = now, state_of(now)
             yield _event("status", {"state": state, "status": status})
         elif not found:
-            yield ": still here\n\n"
+            yield _NOTHING
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -343,7 +346,7 @@ async def _curve_events(
             shown = found
             yield _event("curves", found)
         else:
-            yield ": still here\n\n"
+            yield _NOTHING
         await asyncio.sleep(CURVES_SECONDS)
 
 
@@ -352,10 +355,14 @@ def _ids_in(request: Request) -> list[str]:
 
 
 async def _until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Pass events on until the server ends; `_NOTHING` becomes a word now and then, so that a dead line is noticed."""
+    told = time.monotonic()
     async for event in events:
         if is_ending():
             return
-        yield event
+        if event != _NOTHING or time.monotonic() >= told + _QUIET_SECONDS:
+            told = time.monotonic()
+            yield event or ": still here\n\n"
 
 
 def _event(name: str, data: Any, cursor: str = "") -> str:
