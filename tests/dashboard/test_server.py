@@ -235,9 +235,9 @@ def curves_of(served, query):
 
 def test_runs_that_have_the_same_settings_are_one_curve(served, folder):
     for seed in range(6):
-        record(folder / f"set{seed}", [(0, 0.0), (100, 10.0 + seed)], seed=seed, gamma=0.9 if seed < 5 else 0.5)
+        record(folder / f"set{seed}", [(0, 0.0), (100, 10.0 + seed)], seed=seed, gamma=0.9 if seed < 5 else 0.5, deep={"a": seed})
     found = curves_of(served, "words=set%20ppo&by=gamma&y=evaluation/mean_return")
-    assert found["count"] == 6 and {"gamma", "algorithm"} <= set(found["settings"])
+    assert (found["count"], found["settings"]) == (6, ["algorithm", "seed", "gamma"])
     assert "evaluation/mean_return" in found["names"]
     (panel,) = found["panels"]
     alone, together = panel["groups"]

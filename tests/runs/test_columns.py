@@ -70,9 +70,11 @@ def test_two_numbers_are_picked_as_if_all_were_read(rows, separators):
 def test_lines_of_an_earlier_penstock_and_broken_ones_are_picked_too():
     text = b'{"steps": 3, "seconds": 9, "a": 1}\nnothing\n{"steps": 1, "seconds": 2, "a": 4}\n{"a": 5}'
     assert [part.tolist() for part in points_in(picked(text, "steps", "a"))] == [[1.0], [4.0]]
-    broken = b'{"steps": 1, "seconds": 2, "time": 3, "a": 4}\n{"steps": 2, "seconds": 3, "time": 4, "a": 5\n, "a": 6'
+    broken = b'{"steps": 1, "seconds": 2, "time": 3, "a": 4}\n{"steps": 2, "seconds": 3, "time": 4, "a": 55\n, "a": 6'
     assert [part.tolist() for part in points_in(picked(broken, "time", "a"))] == [[3.0], [4.0]]
     assert points_in(picked(b"", "steps", "a"))[0].size == 0
+    undone = b'{"steps": 3, "seconds": 9, "a": 1}\n{"steps": 1, "seconds": 1}\n{"steps": 5, "seconds": 2, "a": 4}'
+    assert points_in(picked(undone, "steps", "a"))[0].tolist() == [5.0], "a line without it undoes, too"
 
 
 def test_numbers_are_what_is_finite():
