@@ -8,9 +8,10 @@ Runs are made by hand: each line of metrics has the numbers of a real one, with 
 | measurement | from, to |
 |---|---|
 | overview | address asked for, to a row of every run on the page; a dashboard that has just begun, and again |
+| page | the same, to the charts of one run |
 | curves | the same, to the curves of all runs drawn: read for the first time, and again |
 | delay | line appended to a run's metrics, to its number on the page |
-| cpu | share of a core: the dashboard and the browser, with a run's page open and hidden, a line a second |
+| cpu | share of a core: the dashboard and the browser, with a run's page open, hidden and none, a line a second |
 | heap | of the page after garbage collection, a line every tenth of a second |
 | training | steps per second of a training, with its page open and without, in turns |
 """
@@ -150,6 +151,20 @@ def overview(chrome: Chrome, folder: Path, runs: int) -> None:
     told("overview", f"{runs} runs: first {cold:.2f} s; again {spread(warm)} s", first=cold, again=warm)
 
 
+def page(chrome: Chrome, folder: Path) -> None:
+    """Measure the page of a run: all of its numbers."""
+    with dashboard(folder) as (address, process):
+        chrome.get(address)
+        first = "return document.querySelector('tbody a').getAttribute('href')"
+        seconds_until(chrome, lambda: chrome.execute_script(ROWS), lambda: None)
+        of_run = chrome.execute_script(first)
+        is_drawn = lambda: chrome.execute_script("return document.querySelector('.charts canvas')")  # noqa: E731
+        cold = seconds_until(chrome, is_drawn, lambda: page_of(chrome, address, of_run))
+        used = sum(process.cpu_times()[:2])
+        warm = [seconds_until(chrome, is_drawn, lambda: page_of(chrome, address, of_run)) for _ in range(10)]
+    told("page", f"cold {cold:.1f} s ({used:.1f} s of a core), warm {spread(warm)} s", cold=cold, cpu=used, warm=warm)
+
+
 def curves(chrome: Chrome, folder: Path) -> None:
     """Measure the curves of all runs: of the few lines that are evaluations, and of all lines."""
     for metric in (EVALUATION, "episode/mean_return"):
@@ -255,7 +270,9 @@ def cpu(chrome: Chrome, folder: Path, seconds: float = 60.0) -> None:
     with dashboard(folder) as (address, process), growing(path, 1.0):
         run_page(chrome, address, "live")
         of_page = chrome.current_window_handle
-        for what in ("open", "hidden"):
+        for what in ("open", "hidden", "none"):
+            if what == "none":
+                chrome.get("about:blank")
             if what == "hidden":
                 chrome.switch_to.new_window("window")
                 chrome.minimize_window()
@@ -337,7 +354,7 @@ def told(name: str, words: str, **numbers: Any) -> None:
 def main() -> None:
     """Measure and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    everything = ("overview", "curves", "delay", "cpu", "heap", "training")
+    everything = ("overview", "page", "curves", "delay", "cpu", "heap", "training")
     flags.add_argument("--only", nargs="+", choices=everything, default=everything)
     flags.add_argument("--runs", type=int, default=100)
     flags.add_argument("--lines", type=int, default=100_000)
@@ -351,7 +368,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.scratch) as name, browser() as chrome:
         folder = Path(name)
         many = folder / "many"
-        if {"overview", "curves"} & set(given.only):
+        if {"overview", "page", "curves"} & set(given.only):
             (folder / "metrics").mkdir()
             for number in range(given.files):
                 write_metrics(folder / "metrics" / str(number), given.lines)
@@ -359,6 +376,8 @@ def main() -> None:
                 make_run(many / f"run-{number}", number, folder / "metrics" / str(number % given.files))
         if "overview" in given.only:
             overview(chrome, many, given.runs)
+        if "page" in given.only:
+            page(chrome, many)
         if "curves" in given.only:
             curves(chrome, many)
         for what in ("delay", "cpu", "heap"):

@@ -97,7 +97,7 @@ export async function curvesPage(page, asked) {
 
 function axes(names) {
   const among = ["updates", "episodes"].filter((name) => names.includes(name));
-  return [["steps", "steps"], ["seconds", "seconds trained"], ["time", "time of day"], ...among.map((name) => [name, name])];
+  return [["steps", "steps"], ["seconds", "seconds trained"], ...among.map((name) => [name, name])];
 }
 
 function field(id, label, control) {
