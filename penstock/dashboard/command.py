@@ -48,7 +48,8 @@ def command(args: list[str]) -> int:
         import uvicorn
 
         from penstock.dashboard.catalogue import Catalogue
-        from penstock.dashboard.server import LOCAL, make_app
+        from penstock.dashboard.guard import LOCAL
+        from penstock.dashboard.server import make_app
     except ImportError as error:
         raise DashboardError(f"the dashboard needs {error.name}: pip install 'penstock[dashboard]'") from None
     for place in flags.dirs:

@@ -235,7 +235,8 @@ def curves_of(served, query):
 
 def test_runs_that_have_the_same_settings_are_one_curve(served, folder):
     for seed in range(6):
-        record(folder / f"set{seed}", [(0, 0.0), (100, 10.0 + seed)], seed=seed, gamma=0.9 if seed < 5 else 0.5, deep={"a": seed})
+        settings = {"gamma": 0.9 if seed < 5 else 0.5, "deep": {"a": seed}}
+        record(folder / f"set{seed}", [(0, 0.0), (100, 10.0 + seed)], seed=seed, **settings)
     found = curves_of(served, "words=set%20ppo&by=gamma&y=evaluation/mean_return")
     assert (found["count"], found["settings"]) == (6, ["algorithm", "seed", "gamma"])
     assert "evaluation/mean_return" in found["names"]
