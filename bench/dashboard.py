@@ -273,7 +273,7 @@ def cpu(chrome: Chrome, folder: Path, seconds: float = 60.0) -> None:
         for what in ("open", "hidden", "none"):
             if what == "none":
                 chrome.get("about:blank")
-            if what == "hidden":
+            elif what == "hidden":
                 chrome.switch_to.new_window("window")
                 chrome.minimize_window()
                 chrome.switch_to.window(of_page)
@@ -365,7 +365,7 @@ def main() -> None:
     flags.add_argument("--scratch", type=Path, help="folder to work in; default: a temporary one")
     given = flags.parse_args()
     print(describe())
-    with tempfile.TemporaryDirectory(dir=given.scratch) as name, browser() as chrome:
+    with tempfile.TemporaryDirectory(dir=given.scratch) as name:
         folder = Path(name)
         many = folder / "many"
         if {"overview", "page", "curves"} & set(given.only):
@@ -374,19 +374,19 @@ def main() -> None:
                 write_metrics(folder / "metrics" / str(number), given.lines)
             for number in range(given.runs):
                 make_run(many / f"run-{number}", number, folder / "metrics" / str(number % given.files))
-        if "overview" in given.only:
-            overview(chrome, many, given.runs)
-        if "page" in given.only:
-            page(chrome, many)
-        if "curves" in given.only:
-            curves(chrome, many)
-        for what in ("delay", "cpu", "heap"):
-            if what in given.only:
-                of = folder / what
-                of.mkdir()
-                {"delay": delay, "cpu": cpu, "heap": lambda *args: heap(*args, given.minutes)}[what](chrome, of)
-        if "training" in given.only:
-            training(chrome, folder / "training", given.turns, given.seconds)
+        measure: dict[str, Callable[[Chrome], None]] = {
+            "overview": lambda chrome: overview(chrome, many, given.runs),
+            "page": lambda chrome: page(chrome, many),
+            "curves": lambda chrome: curves(chrome, many),
+            "delay": lambda chrome: delay(chrome, folder / "delay"),
+            "cpu": lambda chrome: cpu(chrome, folder / "cpu"),
+            "heap": lambda chrome: heap(chrome, folder / "heap", given.minutes),
+            "training": lambda chrome: training(chrome, folder / "training", given.turns, given.seconds),
+        }
+        for what in given.only:
+            (folder / what).mkdir()
+            with browser() as chrome:
+                measure[what](chrome)
 
 
 if __name__ == "__main__":
