@@ -67,7 +67,7 @@ async def curve_events(
         left = list(runs)
         while left:
             await run_in_threadpool(curves.catch_up, left, x, y, _TOLD_SECONDS)
-            if left:
+            if left and not shown:
                 yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
         known = [key for key in keys if key in settings]
         found = {

@@ -1,12 +1,15 @@
 """Curves that follow their files, and stay small."""
 
+import asyncio
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dashboard import curves as room
+from penstock.dashboard.catalogue import Catalogue
 from penstock.dashboard.curves import Curves, GrowingCurve
 from tests.studies.recorded import record
 
@@ -87,3 +90,22 @@ def test_runs_are_read_until_the_time_is_over_and_one_at_least(tmp_path):
     assert len(left) == 2
     curves.catch_up(left, "steps", Y, 60.0)
     assert left == [] and curves.panels(runs, "steps", Y, [], "ci")[0]["groups"][0]["count"] == 3
+
+
+def test_a_page_is_told_how_many_runs_are_read_and_then_of_curves_as_they_change(tmp_path, monkeypatch):
+    streams = pytest.importorskip("penstock.dashboard.streams", reason="the extra dashboard is not installed")
+    monkeypatch.setattr(streams, "_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "CURVES_SECONDS", 0.0)
+    runs = [record(tmp_path / str(n), [(100, float(n))]) for n in range(3)]
+
+    async def told() -> list[str]:
+        events = streams.curve_events(Catalogue([tmp_path]), Curves(), "", [], "steps", Y, [], "ci")
+        found = [await anext(events) for _ in range(4)]
+        append(runs[0].directory.metrics, 200)
+        return [*found, await anext(events)]
+
+    first, second, whole, nothing, again = asyncio.run(told())
+    assert ('{"read": 1, "of": 3}' in first, '{"read": 2, "of": 3}' in second, nothing) == (True, True, "")
+    for event, steps in ((whole, 100), (again, 200)):
+        found = json.loads(event.partition("data: ")[2])
+        assert found["count"] == 3 and max(run["x"][-1] for run in found["panels"][0]["groups"][0]["runs"]) == steps

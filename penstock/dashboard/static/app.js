@@ -1,11 +1,17 @@
 // Which page is shown, and in which colours.
 
-import { curvesPage } from "./curves.js";
-import { diffPage } from "./diff.js";
 import { el } from "./dom.js";
-import { filesPage } from "./files.js";
 import { overview } from "./overview.js";
-import { runPage } from "./run.js";
+
+// What draws is loaded when it is needed: the overview does not wait for it.
+async function shown(page, path, asked) {
+  const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
+  if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);
+  if (run) return (await import("./run.js")).runPage(page, run[1]);
+  if (path === "#/curves") return (await import("./curves.js")).curvesPage(page, asked);
+  if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
+  return overview(page);
+}
 
 let leave = () => {};
 let arrivals = 0;
@@ -16,14 +22,10 @@ async function show() {
   const arrival = ++arrivals;
   const page = document.getElementById("page");
   page.replaceChildren(el("p", {}, "Loading"));
-  const [path, query] = location.hash.split("?"), asked = new URLSearchParams(query);
-  const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
+  const [path, query] = location.hash.split("?");
   const made = el("div", {});
   try {
-    const left = run ? await (run[2] ? filesPage : runPage)(made, run[1], asked)
-      : path === "#/curves" ? await curvesPage(made, asked)
-        : path === "#/differences" ? await diffPage(made, asked)
-          : await overview(made);
+    const left = await shown(made, path, new URLSearchParams(query));
     if (arrival !== arrivals) {
       left();
       return;
