@@ -305,31 +305,35 @@ def heap(chrome: Chrome, folder: Path, minutes: float) -> None:
 
 
 def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
-    """Measure what an open page costs a training."""
+    """Measure what an open page costs a training: one training, whose page is opened and left in turns."""
     rates: dict[str, list[float]] = {"open": [], "none": []}
-    for turn in range(turns):
-        for what in ("open", "none") if turn % 2 == 0 else ("none", "open"):
-            run = folder / f"training-{turn}-{what}"
-            command = [sys.executable, "-m", "penstock.cli", "train", *TRAINING, "--max-seconds", f"{seconds + 5.0:g}"]
-            process = subprocess.Popen([*command, "--run-dir", os.fspath(run)], stdout=subprocess.DEVNULL)
-            while not (run / "metrics.jsonl").exists():
-                time.sleep(0.1)
-            with dashboard(folder) as (address, _):
+    run = folder / "training"
+    command = [sys.executable, "-m", "penstock.cli", "train", *TRAINING, "--run-dir", os.fspath(run)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while not (run / "metrics.jsonl").exists():
+            time.sleep(0.1)
+        with dashboard(folder) as (address, _):
+            for turn in range(2 * turns):
+                what = "open" if turn % 4 in (0, 3) else "none"
                 if what == "open":
                     run_page(chrome, address, run.name)
                 else:
                     chrome.get("about:blank")
+                time.sleep(2.0)
                 begin = steps_of(run)
-                time.sleep(seconds - 5.0)
+                time.sleep(seconds)
                 steps, at = (now - then for now, then in zip(steps_of(run), begin, strict=True))
-            chrome.get("about:blank")
-            process.wait()
-            rates[what].append(steps / at)
+                rates[what].append(steps / at)
+    finally:
+        process.terminate()
+        process.wait()
     medians = {what: statistics.median(found) for what, found in rates.items()}
+    ratios = [with_page / without for with_page, without in zip(rates["open"], rates["none"], strict=True)]
     told(
         "training",
         f"steps/s with a page {medians['open']:,.0f} ({spread(rates['open'])}), without {medians['none']:,.0f} "
-        f"({spread(rates['none'])}): {medians['open'] / medians['none']:.3f} x",
+        f"({spread(rates['none'])}); quotients of neighbours {spread(ratios)}",
         **rates,
     )
 
@@ -360,8 +364,8 @@ def main() -> None:
     flags.add_argument("--lines", type=int, default=100_000)
     flags.add_argument("--files", type=int, default=4, help="files of metrics that differ")
     flags.add_argument("--minutes", type=float, default=10.0, help="of the heap")
-    flags.add_argument("--turns", type=int, default=4, help="of the training")
-    flags.add_argument("--seconds", type=float, default=30.0, help="of a turn of the training")
+    flags.add_argument("--turns", type=int, default=20, help="of the training")
+    flags.add_argument("--seconds", type=float, default=8.0, help="of a turn of the training")
     flags.add_argument("--scratch", type=Path, help="folder to work in; default: a temporary one")
     given = flags.parse_args()
     print(describe())
