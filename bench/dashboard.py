@@ -12,7 +12,7 @@ Runs are made by hand: each line of metrics has the numbers of a real one, with 
 | curves | the same, to the curves of all runs drawn: read for the first time, and again |
 | delay | line appended to a run's metrics, to its number on the page |
 | cpu | share of a core: the dashboard and the browser, with a run's page open, hidden and none, a line a second |
-| heap | of the page after garbage collection, a line every tenth of a second |
+| heap | of the page after garbage collection, up to fifty lines a second: a run writes one |
 | training | steps per second of a training, with its page open and without, in turns |
 """
 
@@ -291,17 +291,20 @@ def cpu(chrome: Chrome, folder: Path, seconds: float = 60.0) -> None:
 def heap(chrome: Chrome, folder: Path, minutes: float) -> None:
     """Measure the heap of a page that stays open."""
     path = live_run(folder)
-    with dashboard(folder) as (address, process), growing(path, 0.1):
+    with dashboard(folder) as (address, process), growing(path, 0.02):
         run_page(chrome, address, "live")
-        found = []
+        found = list[float]()
         end = time.monotonic() + 60.0 * minutes
         while time.monotonic() < end:
             time.sleep(min(30.0, 60.0 * minutes / 4))
             chrome.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
             found.append(chrome.execute_cdp_cmd("Runtime.getHeapUsage", {})["usedSize"] / 1e6)
         memory = process.memory_info().rss / 1e6
-    shown = ", ".join(f"{each:.1f}" for each in found)
-    told("heap", f"MB every {60 * minutes / len(found):.0f} s: {shown}; dashboard {memory:.0f} MB", megabytes=found)
+        with path.open() as file:
+            lines = sum(1 for _ in file)
+    middle = len(found) // 2
+    halves = f"first half {spread(found[:middle])} MB, second half {spread(found[middle:])} MB"
+    told("heap", f"{lines:,} lines: {halves}; dashboard {memory:.0f} MB", megabytes=found, lines=lines, dashboard=memory)
 
 
 def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
