@@ -134,9 +134,14 @@ def seconds_until(chrome: Chrome, is_there: Callable[[], Any], begin: Callable[[
     return time.monotonic() - began
 
 
-def page_of(chrome: Chrome, address: str, page: str) -> None:
-    """Open a page of the dashboard anew; the cookie is there already."""
+def seconds_to_open(chrome: Chrome, is_there: Callable[[], Any], address: str, page: str) -> float:
+    """Seconds from an empty page until something is on a page of the dashboard."""
     chrome.get("about:blank")
+    return seconds_until(chrome, is_there, lambda: page_of(chrome, address, page))
+
+
+def page_of(chrome: Chrome, address: str, page: str) -> None:
+    """Open a page of the dashboard; the cookie is there already."""
     chrome.get(f"{address.partition('?')[0]}{page}")
 
 
@@ -144,10 +149,8 @@ def overview(chrome: Chrome, folder: Path, runs: int) -> None:
     """Measure the overview."""
     with dashboard(folder) as (address, _):
         cold = seconds_until(chrome, lambda: chrome.execute_script(ROWS) == runs, lambda: chrome.get(address))
-        warm = [
-            seconds_until(chrome, lambda: chrome.execute_script(ROWS) == runs, lambda: page_of(chrome, address, ""))
-            for _ in range(10)
-        ]
+        is_there = lambda: chrome.execute_script(ROWS) == runs  # noqa: E731
+        warm = [seconds_to_open(chrome, is_there, address, "") for _ in range(10)]
     told("overview", f"{runs} runs: first {cold:.2f} s; again {spread(warm)} s", first=cold, again=warm)
 
 
@@ -159,9 +162,9 @@ def page(chrome: Chrome, folder: Path) -> None:
         seconds_until(chrome, lambda: chrome.execute_script(ROWS), lambda: None)
         of_run = chrome.execute_script(first)
         is_drawn = lambda: chrome.execute_script("return document.querySelector('.charts canvas')")  # noqa: E731
-        cold = seconds_until(chrome, is_drawn, lambda: page_of(chrome, address, of_run))
+        cold = seconds_to_open(chrome, is_drawn, address, of_run)
         used = sum(process.cpu_times()[:2])
-        warm = [seconds_until(chrome, is_drawn, lambda: page_of(chrome, address, of_run)) for _ in range(10)]
+        warm = [seconds_to_open(chrome, is_drawn, address, of_run) for _ in range(10)]
     told("page", f"cold {cold:.1f} s ({used:.1f} s of a core), warm {spread(warm)} s", cold=cold, cpu=used, warm=warm)
 
 
@@ -170,7 +173,7 @@ def curves(chrome: Chrome, folder: Path) -> None:
     for metric in (EVALUATION, "episode/mean_return"):
         with dashboard(folder) as (address, process):
             chrome.get(address)
-            page = f"#/curves?y={metric}&by=algorithm"
+            place = f"#/curves?y={metric}&by=algorithm"
             shown: list[float] = []
 
             def is_drawn(shown: list[float] = shown) -> bool:
@@ -179,17 +182,12 @@ def curves(chrome: Chrome, folder: Path) -> None:
                 return bool(chrome.execute_script(DRAWN))
 
             began = time.monotonic()
-            cold = seconds_until(chrome, is_drawn, lambda page=page, address=address: page_of(chrome, address, page))
+            cold = seconds_to_open(chrome, is_drawn, address, place)
             first = shown[0] - began if shown else math.nan
             used = sum(process.cpu_times()[:2])
             memory = process.memory_info().rss / 1e6
-            warm = [
-                seconds_until(
-                    chrome, lambda: chrome.execute_script(DRAWN),
-                    lambda page=page, address=address: page_of(chrome, address, page),
-                )
-                for _ in range(10)
-            ]  # fmt: skip
+            is_there = lambda: chrome.execute_script(DRAWN)  # noqa: E731
+            warm = [seconds_to_open(chrome, is_there, address, place) for _ in range(10)]
         told(
             "curves",
             f"{metric}: cold {cold:.1f} s ({used:.1f} s of a core; progress after {first:.1f} s), dashboard then "
@@ -304,7 +302,8 @@ def heap(chrome: Chrome, folder: Path, minutes: float) -> None:
             lines = sum(1 for _ in file)
     middle = len(found) // 2
     halves = f"first half {spread(found[:middle])} MB, second half {spread(found[middle:])} MB"
-    told("heap", f"{lines:,} lines: {halves}; dashboard {memory:.0f} MB", megabytes=found, lines=lines, dashboard=memory)
+    words = f"{lines:,} lines: {halves}; dashboard {memory:.0f} MB"
+    told("heap", words, megabytes=found, lines=lines, dashboard=memory)
 
 
 def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
