@@ -322,7 +322,7 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
                     run_page(chrome, address, run.name)
                 else:
                     chrome.get("about:blank")
-                time.sleep(2.0)
+                time.sleep(6.0)  # what drawing it for the first time costs is over
                 begin = steps_of(run)
                 time.sleep(seconds)
                 steps, at = (now - then for now, then in zip(steps_of(run), begin, strict=True))
