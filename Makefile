@@ -1,5 +1,6 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
 # make test-fast: what tests need no training and no processes, in less than a minute.
+# make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
 # Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
 PYTHON ?= python3
@@ -7,13 +8,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
 
-.PHONY: demo test test-fast lint bench-pendulum
+.PHONY: demo test test-fast lint browser bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(VENV)/.installed-dev
@@ -22,6 +23,9 @@ test-fast: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+browser: $(VENV)/.installed-dev
+	@sh tests/dashboard/set_up_browser.sh $(VENV)
 
 bench-pendulum: $(VENV)/.installed-dev
 	$(BIN)/python bench/learning.py pendulum-td3 pendulum-sac pendulum-ddpg --plot docs/images/pendulum.svg

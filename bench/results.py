@@ -1,26 +1,38 @@
-"""The table of current results, made from the files in bench/history.
+"""The tables of current results, made from the files in bench/history.
 
     python bench/results.py [--write]
 
 ``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
 replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
 printed; ``--write`` puts it into docs/performance.md and the table of final policies into docs/results.md, each between
-two comments of the page.
+two comments of the page. ``history/runs/`` holds runs (see keep_runs.py). A comment of a page such as
+``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
+prints, and with ``--out`` by the picture that it draws.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import re
+import shlex
+import tempfile
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import final_policies
 
+from penstock.cli import main as penstock
+
 ROOT = Path(__file__).parents[1]
 HISTORY = ROOT / "bench" / "history"
+RUNS_PAGE = ROOT / "docs" / "runs.md"
 BEGIN, END = "<!-- results: python bench/results.py --write -->", "<!-- /results -->"
+COMMAND = re.compile(r"<!-- (penstock [^\n]*) -->\n.*?<!-- /penstock -->", re.DOTALL)
 COLUMNS = ("mark", "figure", "spread", "beside", "target", "met", "runs", "machine", "commit", "command")
 
 
@@ -39,7 +51,34 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "performance.md": table(read("current")),
         ROOT / "docs" / "results.md": final_policies.table(final_policies.read(final_policies.HISTORY)),
     }
-    return {page: with_table(page.read_text(), made) for page, made in tables.items()}
+    texts = {page: with_table(page.read_text(), made) for page, made in tables.items()}
+    texts[RUNS_PAGE] = RUNS_PAGE.read_text()
+    return {page: COMMAND.sub(_with_output, text) for page, text in texts.items()}
+
+
+def pictures() -> dict[Path, bytes]:
+    """Every picture that a command of these pages draws, as it should be."""
+    found = {}
+    for page in pages():
+        for command in (shlex.split(match[1]) for match in COMMAND.finditer(page.read_text())):
+            if "--out" in command:
+                place = command.index("--out") + 1
+                with tempfile.TemporaryDirectory() as folder:
+                    drawn = Path(folder) / "drawn.svg"
+                    printed((*command[:place], str(drawn), *command[place + 1 :]))
+                    found[ROOT / command[place]] = drawn.read_bytes()
+    return found
+
+
+@lru_cache
+def printed(command: tuple[str, ...]) -> str:
+    """What a penstock command prints, in the repository's root."""
+    out = io.StringIO()
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        code = penstock(list(command[1:]))
+    if code:
+        raise ValueError(f"exit code {code}: {shlex.join(command)}")
+    return out.getvalue().strip()
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -54,6 +93,16 @@ def with_table(text: str, made: str) -> str:
     if not end:
         raise ValueError(f"a page that shows results needs the lines {BEGIN} and {END}")
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def _with_output(match: re.Match[str]) -> str:
+    command = shlex.split(match[1])
+    if "--out" in command:
+        picture = f"../{command[command.index('--out') + 1]}".replace("../docs/", "")
+        shown = f"![What this command draws]({picture})"
+    else:
+        shown = printed(tuple(command))
+    return f"<!-- {match[1]} -->\n\n```bash\n{match[1]}\n```\n\n{shown}\n\n<!-- /penstock -->"
 
 
 def _cells(record: dict[str, Any]) -> list[str]:
@@ -96,11 +145,14 @@ def _line(cells: list[str] | tuple[str, ...]) -> str:
 def main() -> None:
     """Print the table, or write it into the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="into docs/performance.md and docs/results.md")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md, results.md and runs.md")
     if parser.parse_args().write:
         for page, text in pages().items():
             page.write_text(text)
             print(f"written: {page.relative_to(ROOT)}")
+        for picture, drawn in pictures().items():
+            picture.write_bytes(drawn)
+            print(f"written: {picture.relative_to(ROOT)}")
     else:
         print(table(read("current")))
 

@@ -31,8 +31,8 @@ MAY_USE = {
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
     "search": {"config", "runs", "ipc", "algorithms", "bench"},
-    "dashboard": {"flags", "runs"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
+    "dashboard": {"flags", "runs", "studies"},
     "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor"}
     | {"bench", "search", "studies", "dashboard"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},

@@ -4,83 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.dashboard.tails import Columns, Cursor, decoded, new_lines, numbers_in
+from penstock.dashboard.feed import Feed
+from penstock.dashboard.files import films_of
+from penstock.dashboard.masking import is_secret, masked, masked_command
 from penstock.runs.files import json_values
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in
-from penstock.runs.run_directory import CHECKPOINTS, CONFIG, HARDWARE, LOG, VIDEOS, RunDirectory, RunDirectoryError
+from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError
 from penstock.runs.state import STATUS
+from penstock.studies.table import differences
 
-POINTS = 1000
-"""Rows of a chart's first drawing; lines that come later are added."""
-_GROWING = {"metrics": METRICS, "hardware": HARDWARE, "log": LOG}
 _MOST_FEEDS = 8
-_MOST_LOG_LINES = 500
-_SECRET = re.compile(r"token|secret|passw|credential|api_?key|auth", re.IGNORECASE)
-_SECRET_WORD = re.compile(r"([\w-]*(?:token|secret|passw|credential|api[_-]?key|auth)[\w-]*[= ])\S+", re.IGNORECASE)
-
+_UNGROUPED = ("env", "run_dir")  # an environment has a chart of its own
 
 Stamp = tuple[tuple[int, int, int], ...]
 
 
-@dataclass
-class Feed:
-    """What was read of a run's growing files, by one reader at a time."""
-
-    path: Path
-    columns: dict[str, Columns] = field(default_factory=lambda: {METRICS: Columns(), HARDWARE: Columns()})
-    cursors: dict[str, Cursor] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
-    lock: Lock = field(default_factory=Lock)
-
-    def whole(self) -> dict[str, Any]:
-        """Everything up to now, small enough to draw, and the cursors behind it."""
-        with self.lock:
-            for name in self.columns:
-                self._catch_up(name)
-            self._catch_up_log()
-            return {
-                "metrics": self.columns[METRICS].reduced(POINTS),
-                "hardware": self.columns[HARDWARE].reduced(POINTS),
-                "log": self.log,
-                "cursor": ",".join(str(self.cursors[name]) for name in _GROWING.values()),
-            }
-
-    def _catch_up(self, name: str) -> None:
-        while True:
-            lines, cursor, is_same = new_lines(self.path / name, self.cursors.get(name, Cursor()))
-            if not is_same:
-                self.columns[name] = Columns()
-            self.cursors[name] = cursor
-            for numbers in map(numbers_in, lines):
-                if numbers is not None:
-                    self.columns[name].add(numbers)
-            if not lines:
-                return
-
-    def _catch_up_log(self) -> None:
-        while True:
-            lines, cursor, is_same = new_lines(self.path / LOG, self.cursors.get(LOG, Cursor()))
-            self.cursors[LOG] = cursor
-            self.log = (self.log if is_same else []) + decoded(lines)
-            self.log = self.log[-_MOST_LOG_LINES:]
-            if not lines:
-                return
-
-
 @dataclass(frozen=True)
 class Known:
-    """A run's row of the overview, and of which state of its files it is."""
+    """A run, its row of the overview, and of which state of its files that is."""
 
-    path: Path
+    run: RecordedRun
     stamp: Stamp
     row: dict[str, Any]
 
@@ -116,12 +67,31 @@ class Catalogue:
         if id_ not in self._known:
             self.rows()
         known = self._known.get(id_)
-        if known is None or _stamp(known.path) is None:
+        if known is None or _stamp(known.run.directory.path) is None:
             return None
         try:
-            return RecordedRun(RunDirectory.open(known.path), known.row["run"])
+            return RecordedRun(RunDirectory.open(known.run.directory.path), known.row["run"])
         except RunDirectoryError:
             return None
+
+    def chosen(self, words: str, ids: Sequence[str]) -> list[RecordedRun]:
+        """Runs that have all of some words in state, name, algorithm or environment, by their names.
+
+        Parameters
+        ----------
+        words
+            Separated by spaces.
+        ids
+            Only these runs; none: all.
+        """
+        self.rows()
+        wanted, only = words.lower().split(), set(ids)
+        found = []
+        for known in self._known.values():
+            text = " ".join(str(known.row[name]) for name in ("state", "run", "algorithm", "env")).lower()
+            if (not only or known.row["id"] in only) and all(word in text for word in wanted):
+                found.append(known.run)
+        return sorted(found, key=lambda run: run.name)
 
     def _look_at(self, path: Path, name: str, id_: str) -> Known | None:
         """Read a run, if its files have changed or its state may have; None: it is none, or not one to be read."""
@@ -134,13 +104,13 @@ class Catalogue:
             run = RecordedRun(RunDirectory.open(path), name)
         except RunDirectoryError:  # the config.json of something else, or half a copy
             return None
-        return Known(path, stamp, {"id": id_, **json_values(run.summary)})
+        return Known(run, stamp, {"id": id_, **json_values(run.summary)})
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
         """What a run was made with, and which films there are; what may be a secret is masked."""
         info = dict(run.directory.info)
         if isinstance(info.get("command"), str):
-            info["command"] = _SECRET_WORD.sub(r"\1***", info["command"])
+            info["command"] = masked_command(info["command"])
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
@@ -160,53 +130,26 @@ class Catalogue:
         return feed
 
 
-def cursors_in(text: str) -> list[Cursor]:
-    """Read the cursors of a run's metrics, hardware and log; raises `ValueError` where they are not these three."""
-    cursors = [Cursor.read(each) for each in text.split(",")]
-    if len(cursors) != len(_GROWING):
-        raise ValueError(f"{len(cursors)} cursors, of {len(_GROWING)} files")
-    return cursors
+def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
+    """What runs have otherwise: a row per setting, version, commit and machine, with a value per run."""
+    found = differences(runs)
+    return [{"name": name, "values": [masked(value, name) for value in values]} for name, values in found.items()]
 
 
-def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
-    """Return what came behind the cursors of a text, and the text of the cursors behind that.
-
-    ``{"reload": True}`` says that what was read before does not stand: a file is another one, or a run was resumed.
-    """
-    found: dict[str, Any] = {}
-    behind = []
-    for (key, name), cursor in zip(_GROWING.items(), cursors_in(text), strict=True):
-        lines, after, is_same = new_lines(run_path / name, cursor)
-        behind.append(after)
-        if not is_same:
-            return {"reload": True}, text
-        if key == "log":
-            added: list[Any] = decoded(lines)
-        else:
-            added = [numbers for numbers in map(numbers_in, lines) if numbers is not None]
-            if any("resumed" in numbers for numbers in added):
-                return {"reload": True}, text
-        if added:
-            found[key] = added
-    return found, ",".join(map(str, behind))
+def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
+    """What runs can be grouped by: the algorithm, and settings in which runs of one algorithm differ."""
+    configs: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        configs.setdefault(run.directory.algorithm, []).append(run.directory.config)
+    names = dict.fromkeys(name for alike in configs.values() for config in alike for name in config)
+    shown = [name for name in names if name not in _UNGROUPED and not is_secret(name)]
+    return ["algorithm", *(name for name in shown if any(_differ(alike, name) for alike in configs.values()))]
 
 
-def films_of(run: RecordedRun) -> list[str]:
-    """Names of the films of a run: ordinary files of its folder of films."""
-    folder = run.directory.path / VIDEOS
-    if folder.is_symlink() or not folder.is_dir():
-        return []
-    names = (entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
-    return sorted(name for name in names if name.endswith(".mp4"))
-
-
-def masked(value: Any, name: str = "") -> Any:
-    """Return a value of JSON with what may be a secret, by its name, replaced."""
-    if isinstance(value, Mapping):
-        return {key: masked(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list):
-        return [masked(item, name) for item in value]
-    return "***" if _SECRET.search(name) and value not in (None, "") else json_values(value)
+def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
+    values = [config.get(name) for config in configs]
+    is_plain = all(value is None or isinstance(value, str | int | float | list) for value in values)
+    return is_plain and any(value != values[0] for value in values)
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -16,7 +16,7 @@ from penstock.dashboard import DashboardError
 from penstock.flags import parse_flags
 
 NICENESS = 10  # behind rollout workers, whose is 5
-_CLOSE_SECONDS = 1  # streams never end by themselves
+_CLOSE_SECONDS = 3  # streams look twice a second, or once, whether it ends
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def command(args: list[str]) -> int:
         import uvicorn
 
         from penstock.dashboard.catalogue import Catalogue
-        from penstock.dashboard.server import LOCAL, make_app
+        from penstock.dashboard.guard import LOCAL
+        from penstock.dashboard.server import make_app
     except ImportError as error:
         raise DashboardError(f"the dashboard needs {error.name}: pip install 'penstock[dashboard]'") from None
     for place in flags.dirs:
@@ -65,8 +66,9 @@ def command(args: list[str]) -> int:
     more = [name for name in flags.allow_host.split(",") if name]
     # Cookies of one name are of all ports.
     app = make_app(
-        Catalogue(flags.dirs), token=token, cookie=f"penstock-{port}", hosts=[*LOCAL, *more], control=flags.control
-    )
+        Catalogue(flags.dirs), token=token, cookie=f"penstock-{port}", hosts=[*LOCAL, *more], control=flags.control,
+        is_ending=lambda: server.should_exit,
+    )  # fmt: skip
     os.nice(NICENESS)
     address = f"http://127.0.0.1:{port}/?token={token}"
     print(f"dashboard of {', '.join(map(str, flags.dirs))}: {address}\nCtrl-C ends it", flush=True)
@@ -76,5 +78,6 @@ def command(args: list[str]) -> int:
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
         timeout_graceful_shutdown=_CLOSE_SECONDS,
     )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])
     return 0

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError
 from penstock.runs.state import State, read_state, state_of
+from penstock.runs.tails import Cursor, open_ordinary, stretches
 
-_TAIL_NBYTES = 1 << 16
+if TYPE_CHECKING:
+    import numpy as np
+
+_PIECE_NBYTES = 1 << 16
 _FROM_STATUS = (
     "total_steps", "seconds", "steps_per_second", "mean_return", "eval_return", "best_return", "target_return",
     "success_rate", "eval_success_rate", "updates", "restarts", "skipped_updates", "limiting_role", "limiting_reason",
@@ -51,10 +55,27 @@ class RecordedRun:
         """What is known of the run: it may have died since its status was written."""
         return state_of(self.status)
 
+    def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
+        """Read one number of ``metrics.jsonl`` over another, without what was undone when the run was resumed.
+
+        Returns
+        -------
+        tuple
+            x and y of the lines that have both, float64 ``[n]``, in ascending order of x.
+        """
+        import numpy as np
+
+        from penstock.runs.columns import picked, points_in
+
+        rows = [picked(stretch.text, x, y) for stretch in stretches(self.directory.metrics, Cursor())]
+        return points_in(np.concatenate(rows))
+
     @cached_property
-    def lines(self) -> list[dict[str, Any]]:
-        """Lines of ``metrics.jsonl``, without those that were undone when the run was resumed."""
-        return standing(lines_of(self.directory.metrics))
+    def metric_names(self) -> list[str]:
+        """Names of the numbers at the beginning and at the end of ``metrics.jsonl``."""
+        lines = [line for at_end in (False, True) for line in _some_lines(self.directory.metrics, at_end=at_end)]
+        found = {name for line in lines for name, value in line.items() if type(value) in (int, float)}
+        return sorted(found)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -124,47 +145,10 @@ def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
         folders.sort()
 
 
-def lines_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a file of one JSON object per line; what is not one, as a line that a killed process began, is left out."""
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below
-    except OSError:
-        return
-    with file:
-        yield from _objects(file)
-
-
-def standing(lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out of metrics what was undone when a run was resumed, and the lines that say so.
-
-    A line with ``"resumed": true`` undoes earlier lines of more steps than its own. Of a Penstock that wrote no such
-    line, one whose seconds are fewer than those of the line before it does.
-    """
-    kept: list[dict[str, Any]] = []
-    before = 0.0
-    for line in lines:
-        steps, seconds = line.get("steps"), line.get("seconds")
-        if not isinstance(steps, int | float) or not isinstance(seconds, int | float):
-            continue
-        if seconds < before or line.get("resumed"):
-            kept = [other for other in kept if other["steps"] <= steps]
-        before = seconds
-        if not line.get("resumed"):
-            kept.append(line)
-    return kept
-
-
-def column(lines: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Read one number over another from lines that have both and are finite, in ascending order of x."""
-    points = [(line[x], line[y]) for line in lines if line.get(x) is not None and line.get(y) is not None]
-    points.sort(key=lambda point: point[0])
-    return [float(at) for at, _ in points], [float(value) for _, value in points]
-
-
 def _last_known(run: RunDirectory) -> dict[str, Any]:
     """What the end of the metrics, else the newest checkpoint, says of a run without a status."""
     known: dict[str, Any] = {}
-    for line in _last_lines(run.metrics):
+    for line in _some_lines(run.metrics, at_end=True):
         if "evaluation/mean_return" in line:
             known["eval_return"] = line["evaluation/mean_return"]
         elif "steps_per_second" in line:
@@ -175,14 +159,15 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
     return known
 
 
-def _last_lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_NBYTES))
-            tail = file.read()
-    except OSError:
-        return
-    yield from _objects(tail.splitlines())
+def _some_lines(path: Path, *, at_end: bool) -> list[dict[str, Any]]:
+    """Objects in the first or the last lines of an ordinary file."""
+    descriptor = open_ordinary(path)
+    if descriptor is None:
+        return []
+    with open(descriptor, "rb") as file:
+        if at_end:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _PIECE_NBYTES))
+        return list(_objects(file.read(_PIECE_NBYTES).splitlines()))
 
 
 def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -19,9 +19,10 @@ from typing import Any
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, parse
 from penstock.config import Config, ConfigError
+from penstock.runs.jobs import split_cores
 from penstock.search.directory import SearchDirectory
 from penstock.search.report import best_of, table_of, to_json, told
-from penstock.search.searching import Searching, split_cores
+from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
 
 _OWN_FLAGS = """flags of search itself:
@@ -62,7 +63,10 @@ def command(args: list[str]) -> bool:
     own = asked.own
     _require_optuna()
     _check(own, asked.config)
-    cores = split_cores(own.jobs)
+    try:
+        cores = split_cores(own.jobs)
+    except ValueError as error:
+        raise BenchUsageError(str(error)) from None
     given = names_of(asked.flags, asked.config)
     workers = min(len(cores[0]), 16)
     space = read_space(own.space, _with_workers(asked.config, workers), given)

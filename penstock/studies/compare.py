@@ -15,7 +15,7 @@ import tyro
 from penstock.flags import parse_flags
 from penstock.runs.files import json_bytes
 from penstock.runs.panels import number
-from penstock.runs.reading import RecordedRun, column, find_runs
+from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, grouped
@@ -142,12 +142,12 @@ def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds)
     raw: dict[str, list[float]] = {}
     scored, without = [], []
     for run in runs:
-        _, returns = column(run.lines, "steps", EVALUATION)
-        if not returns:
+        _, returns = run.points("steps", EVALUATION)
+        if not returns.size:
             without.append(run.name)
             continue
         scored.append(run)
-        raw.setdefault(str(run.summary["env"]), []).append(returns[-1] if score == "final" else max(returns))
+        raw.setdefault(str(run.summary["env"]), []).append(float(returns[-1] if score == "final" else returns.max()))
     if not scored:
         raise StudyError(f"no run of {name} has been evaluated: there is nothing to compare")
     arrays = {env: np.array(values) for env, values in sorted(raw.items())}
@@ -305,7 +305,7 @@ def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
         if not isinstance(wanted, int | float):
             continue
         spent = {
-            axis: [first_reached(*column(run.lines, axis, EVALUATION), wanted) for run in members]
+            axis: [first_reached(*run.points(axis, EVALUATION), wanted) for run in members]
             for axis in ("steps", "seconds")
         }
         reached = sum(steps is not None for steps in spent["steps"])

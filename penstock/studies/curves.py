@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.runs.reading import RecordedRun, column
+from penstock.runs.reading import RecordedRun
 from penstock.studies.choosing import value_of
 from penstock.studies.statistics import interquartile_mean, interval
 
@@ -58,8 +58,8 @@ class Band:
 
 def curves_of(runs: Sequence[RecordedRun], x: str, y: str) -> list[Curve]:
     """Read a curve of every run that has one; a metric with very many points is averaged over stretches of them."""
-    points = [(run, *column(run.lines, x, y)) for run in runs]
-    return [Curve(run, *thinned(np.array(at), np.array(values))) for run, at, values in points if at]
+    points = [(run, *run.points(x, y)) for run in runs]
+    return [Curve(run, *thinned(at, values)) for run, at, values in points if at.size]
 
 
 def thinned(x: np.ndarray, y: np.ndarray, most: int = _DENSE) -> tuple[np.ndarray, np.ndarray]:
@@ -106,6 +106,16 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
     ends = [interval(interquartile_mean, [values], resamples=_RESAMPLES) for values in each]
     low, high = np.array(ends).T if ends else (x, x)
     return Band(x, middle, low, high)
+
+
+def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[str, list[Curve]]]:
+    """Sort curves by environment, and in it by what their runs have in some columns or settings."""
+    of_run = {id(curve.run): curve for curve in curves}
+    panels: dict[str, dict[str, list[Curve]]] = {}
+    for env, of_env in grouped([curve.run for curve in curves], ["env"]).items():
+        for name, members in grouped(of_env, [key for key in keys if key != "env"]).items():
+            panels.setdefault(env.removeprefix("env="), {})[name] = [of_run[id(run)] for run in members]
+    return panels
 
 
 def grouped(runs: Sequence[RecordedRun], keys: Sequence[str]) -> dict[str, list[RecordedRun]]:

@@ -12,14 +12,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, remove_directory, write_file_atomically
+from penstock.runs.jobs import Jobs, split_cores
 from penstock.runs.machine import this_command
 from penstock.runs.panels import clock, number
 from penstock.runs.process import child_setup, is_alive
@@ -31,7 +30,6 @@ from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 MANIFEST, OUTPUT = "multirun.json", "output"
 
-_LOOK_SECONDS = 0.1
 _TELL_SECONDS = 30.0
 _TOLD_LINES = 3
 
@@ -42,7 +40,22 @@ class Job:
 
     run: PlannedRun
     process: subprocess.Popen[bytes]
-    cores: frozenset[int]
+    cores: list[int]
+    is_stopped: bool = False
+
+    def poll(self) -> int | None:
+        """Exit code of the training; None: it is at work."""
+        return self.process.poll()
+
+    def stop(self) -> None:
+        """Ask the training to save and end."""
+        if not self.is_stopped:
+            self.is_stopped = True
+            self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the training now; its roles end by themselves."""
+        self.process.kill()
 
 
 @dataclass
@@ -59,7 +72,6 @@ class Study:
 
     folder: Path
     runs: Sequence[PlannedRun]
-    interruptions: int = field(default=0, init=False)
 
     def path_of(self, run: PlannedRun) -> Path:
         """Where a run lies, or shall lie."""
@@ -96,31 +108,26 @@ class Study:
     def train(self, jobs: int) -> int:
         """Do what is left to do; return the exit code."""
         left = deque(run for run in self.runs if self.command_of(run) is not None)
-        cores = cores_of_jobs(jobs)
+        cores = cores_for(jobs)
         skipped = len(self.runs) - len(left)
         already = f", {skipped} are done already" if skipped else ""
         print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
-        at_work: list[Job] = []
+        work = Jobs[Job](cores)
         tell_at = time.monotonic() + _TELL_SECONDS
-        with self._heeding_signals(at_work):
-            while at_work or (left and not self.interruptions):
-                for job in [job for job in at_work if job.process.poll() is not None]:
-                    at_work.remove(job)
-                    self._tell_end(job)
-                while left and len(at_work) < jobs and not self.interruptions:
-                    run = next((run for run in left if not self.is_busy(run)), None)
-                    if run is None:
-                        break
-                    left.remove(run)
-                    free = next(some for some in cores if all(job.cores != some for job in at_work))
-                    at_work.append(self._start(run, free, with_cores=jobs > 1))
-                if time.monotonic() >= tell_at:
-                    tell_at = time.monotonic() + _TELL_SECONDS
-                    self._tell_progress(at_work, len(left))
-                time.sleep(_LOOK_SECONDS)
-        return self._ended()
 
-    def _start(self, run: PlannedRun, cores: frozenset[int], *, with_cores: bool) -> Job:
+        def begin() -> None:
+            nonlocal tell_at
+            while work.free and (run := next((run for run in left if not self.is_busy(run)), None)) is not None:
+                left.remove(run)
+                work.add(self._start(run, work.free[0], with_cores=jobs > 1))
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + _TELL_SECONDS
+                self._tell_progress(work.at_work, len(left))
+
+        work.run(begin, self._tell_end, is_over=lambda: False, is_left=lambda: bool(left))
+        return self._ended(is_interrupted=work.is_interrupted)
+
+    def _start(self, run: PlannedRun, cores: list[int], *, with_cores: bool) -> Job:
         command = self.command_of(run) or []
         if command[0] == "train":
             remove_directory(self.path_of(run))  # of an attempt that left nothing to go on from
@@ -143,7 +150,7 @@ class Study:
             return None
         return RecordedRun.open(path)
 
-    def _tell_end(self, job: Job) -> None:
+    def _tell_end(self, job: Job, code: int) -> None:
         found = self._found(job.run)
         if found is None or found.state not in ("done", "interrupted"):
             output = self.folder / OUTPUT / f"{job.run.name}.txt"
@@ -166,36 +173,19 @@ class Study:
             parts.append(f"{job.run.name}{share}{score}")
         print(f"at work: {'; '.join(parts) or 'none, others train them'}; {left} to go", flush=True)
 
-    def _ended(self) -> int:
+    def _ended(self, *, is_interrupted: bool) -> int:
         states = []
         for run in self.runs:
             found = self._found(run)
             states.append("to do" if found is None else "missed" if missed(found) else found.state)
         unlike = {state: states.count(state) for state in dict.fromkeys(states)}
         print(", ".join(f"{count} {state}" for state, count in unlike.items()), flush=True)
-        if self.interruptions:
+        if is_interrupted:
             print("the same command goes on", flush=True)
             return INTERRUPTED
         if not set(states) <= {"done", "missed"}:
             return FAILED
         return NOT_REACHED if "missed" in states else DONE
-
-    @contextmanager
-    def _heeding_signals(self, at_work: Sequence[Job]) -> Iterator[None]:
-        """Pass SIGINT and SIGTERM on: at the first the runs save and end, at the second they stop."""
-
-        def pass_on(signum: int, frame: FrameType | None) -> None:
-            self.interruptions += 1
-            for job in at_work:
-                if job.process.poll() is None:
-                    job.process.send_signal(signum)
-
-        before = {signum: signal.signal(signum, pass_on) for signum in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for signum, handler in before.items():
-                signal.signal(signum, handler)
 
 
 def command(args: list[str]) -> int:
@@ -212,7 +202,7 @@ def command(args: list[str]) -> int:
     asked = read(args)
     runs = plan(asked)
     study = Study(folder_of(asked), runs)
-    cores_of_jobs(asked.jobs)
+    cores_for(asked.jobs)
     if asked.dry_run:
         for run in runs:
             left = study.command_of(run)
@@ -230,19 +220,12 @@ def missed(run: RecordedRun) -> bool:
     return run.state == "done" and run.summary["target_return"] is not None and run.summary["reason"] != "target"
 
 
-def cores_of_jobs(jobs: int) -> list[frozenset[int]]:
-    """Share the cores of this process among so many runs: each gets some of its own, neighbours together.
-
-    Raises
-    ------
-    StudyError
-        There are fewer cores than runs.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    if jobs > len(cores):
-        raise StudyError(f"--jobs {jobs} is not legal: each run needs a core of its own, and there are {len(cores)}")
-    ends = [len(cores) * number // jobs for number in range(jobs + 1)]
-    return [frozenset(cores[start:end]) for start, end in pairwise(ends)]
+def cores_for(jobs: int) -> list[list[int]]:
+    """Split the cores among so many runs; raise `StudyError` where there are fewer."""
+    try:
+        return split_cores(jobs)
+    except ValueError as error:
+        raise StudyError(str(error)) from None
 
 
 @contextmanager

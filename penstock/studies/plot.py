@@ -18,7 +18,7 @@ from penstock.runs.panels import number
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
-from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, grouped
+from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
 from penstock.studies.words import printable
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ def command(args: list[str]) -> int:
         require_known(key, runs, "--group-by")
     if flags.out is not None and flags.out.suffix != ".svg":
         raise StudyError(f"--out {flags.out} is not legal: the name ends in .svg")
-    panels = panels_of(runs, flags.x, flags.y, keys)
+    panels = panels_of(curves_of(runs, flags.x, flags.y), keys)
+    if not panels:
+        known = sorted({name for run in runs for name in run.metric_names})
+        near = f"; they have {', '.join(known)}" if known else ""
+        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{near}")
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
     for line in warnings_about(runs, panels, bands):
@@ -95,26 +99,6 @@ def command(args: list[str]) -> int:
         flags.out.write_bytes(as_svg(panels, bands, flags))
         print(f"written: {flags.out}")
     return 0
-
-
-def panels_of(runs: Sequence[RecordedRun], x: str, y: str, keys: Sequence[str]) -> Panels:
-    """Read the curves of runs, by environment and group.
-
-    Raises
-    ------
-    StudyError
-        No run has such a metric.
-    """
-    panels: Panels = {}
-    for env, of_env in grouped(runs, ["env"]).items():
-        for name, members in grouped(of_env, [key for key in keys if key != "env"]).items():
-            if curves := curves_of(members, x, y):
-                panels.setdefault(env.removeprefix("env="), {})[name] = curves
-    if not panels:
-        known = sorted({name for run in runs for line in run.lines[-50:] for name in line})
-        near = f"; they have {', '.join(known)}" if known else ""
-        raise StudyError(f"none of these {len(runs)} runs has {y!r} over {x!r}{near}")
-    return panels
 
 
 def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:

@@ -7,7 +7,7 @@ different numbers of runs. Leading axes are of resamples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def interval(
     return low, high
 
 
-def first_reached(x: Sequence[float], y: Sequence[float], target: float) -> float | None:
+def first_reached(x: Iterable[float], y: Iterable[float], target: float) -> float | None:
     """Return the first x where y is at least the target; None: nowhere. Nothing is concluded between points."""
     return next((at for at, value in zip(x, y, strict=True) if value >= target), None)
 

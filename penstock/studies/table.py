@@ -129,11 +129,12 @@ def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
     return file.getvalue()
 
 
-def differences(a: RecordedRun, b: RecordedRun) -> dict[str, tuple[Any, Any]]:
-    """What two runs have otherwise: the algorithm, settings, versions, commits and machine, by name."""
-    of_a, of_b = _facts(a), _facts(b)
-    sides = {name: (of_a.get(name), of_b.get(name)) for name in of_a | of_b}
-    return {name: values for name, values in sides.items() if values[0] != values[1]}
+def differences(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
+    """What runs have otherwise: the algorithm, settings, versions, commits and machine, by name, a value per run."""
+    facts = [_facts(run) for run in runs]
+    names = dict.fromkeys(name for each in facts for name in each)
+    sides = {name: tuple(each.get(name) for each in facts) for name in names}
+    return {name: values for name, values in sides.items() if any(value != values[0] for value in values)}
 
 
 def _facts(run: RecordedRun) -> dict[str, Any]:
@@ -149,15 +150,15 @@ def _diff(args: list[str]) -> int:
     if len(args) != 2 or args[0].startswith("-"):
         raise StudyError("usage: penstock runs diff A B, two runs")
     runs = [RecordedRun.open(path) for path in args]
-    found = differences(*runs)
+    found = differences(runs)
     if not found:
         print("the same settings, versions, commits and machine")
         return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", *args):
         table.add_column(Text(heading), overflow="fold")
-    for name, (a, b) in found.items():
-        table.add_row(Text(name), Text(words_of(a)), Text(words_of(b)))
+    for name, values in found.items():
+        table.add_row(Text(name), *(Text(words_of(value)) for value in values))
     Console(highlight=False).print(table)
     return 0
 

@@ -13,6 +13,8 @@ from tests.places import BENCH
 FIELDS = {"group", "mark", "what", "value", "unit", "spread", "against", "target", "met", "machine", "commit", "rounds",
           "seeds", "date", "command"}  # fmt: skip
 
+DRAWN_WITH = "3.11.2"
+
 
 @pytest.fixture
 def bench(monkeypatch):
@@ -41,6 +43,21 @@ def a_record(**changes) -> dict:
 def test_the_pages_show_what_is_stored(bench):
     stale = [page.name for page, text in bench["pages"]().items() if page.read_text() != text]
     assert stale == [], "out of date: run python bench/results.py --write"
+
+
+def test_pictures_of_stored_runs_are_those_that_their_commands_draw(bench):
+    matplotlib = pytest.importorskip("matplotlib")
+    found = bench["pictures"]()
+    assert [picture.name for picture in found] == ["cartpole-study.svg"]
+    if matplotlib.__version__ != DRAWN_WITH:
+        pytest.skip(f"they were drawn with matplotlib {DRAWN_WITH}: another one places text otherwise")
+    stale = [picture.name for picture, drawn in found.items() if picture.read_bytes() != drawn]
+    assert stale == [], "out of date: run python bench/results.py --write"
+
+
+def test_a_command_that_fails_makes_no_page(bench):
+    with pytest.raises(ValueError, match="exit code 2: penstock compare nowhere"):
+        bench["printed"](("penstock", "compare", "nowhere", "--by", "algorithm"))
 
 
 def test_a_row_shows_figure_spread_peer_target_and_where_it_comes_from(bench):

@@ -1,13 +1,17 @@
 """The dashboard in a real browser: Debian's Chromium, with every other host out of reach."""
 
+import hashlib
 import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from penstock.studies.statistics import interquartile_mean, interval
 from tests.dashboard.serving import dashboard_of
 from tests.studies.recorded import record
 
@@ -20,9 +24,12 @@ if CHROMIUM is None or DRIVER is None:
 from selenium.webdriver import Chrome, ChromeOptions  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 pytestmark = pytest.mark.timeout(180)
+AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of set_up_browser.sh
+AXE_HASH = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 EVIL = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000", "--disable-gpu",
@@ -238,3 +245,107 @@ def test_the_stop_button_is_there_with_control_only(browser, runs, live):
         browser.find_element(By.ID, "stop").click()
         browser.switch_to.alert.accept()
         waited(browser, lambda: "It is not running here." in text_of(browser, "main"))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Runs of two algorithms and six seeds on two environments, a film and hostile settings among them."""
+    folder = tmp_path_factory.mktemp("study")
+    for algorithm, gain in (("ppo", 1.0), ("dqn", 2.0)):
+        for seed in range(6):
+            points = [(steps, gain * steps + seed) for steps in (0, 100, 200)]
+            run = record(folder / f"{algorithm}{seed}", points, algorithm=algorithm, seed=seed, gamma=0.9)
+            append(run, steps=210, seconds=21, **{"episode/mean_return": 1.0, "loss/value_loss": 2.0})
+    run = record(folder / "other", [(0, 1.0), (100, 2.0)], env="Acrobot-v1", gamma=0.5, note=EVIL)
+    run.directory.log("it has begun")
+    (run.directory.path / "videos").mkdir()
+    (run.directory.path / "videos" / "step-1.mp4").write_bytes(b"no film")
+    with dashboard_of(folder) as served:
+        yield served
+
+
+def choose(browser, id_, value):
+    browser.execute_script(
+        "const control = document.getElementById(arguments[0]); control.value = arguments[1];"
+        "for (const name of ['input', 'change']) control.dispatchEvent(new Event(name))",
+        id_, value,
+    )  # fmt: skip
+
+
+def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
+    browser.get(study.address)
+    waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "Curves of these runs"))[0].click()
+    waited(browser, lambda: "13 of 13 runs have this metric" in text_of(browser, "main"))
+    assert text_of(browser, "figcaption span") == (
+        "evaluation/mean_return on Acrobot-v1 | evaluation/mean_return on CartPole-v1"
+    )
+    assert waited(browser, lambda: drawn_colors(browser) > 3)
+    show_table(browser, "evaluation/mean_return on CartPole")
+    heads = waited(browser, lambda: text_of(browser, "figure table thead th"))
+    assert heads == "steps | dqn (6) | dqn low | dqn high | ppo (6) | ppo low | ppo high"
+    low, high = interval(interquartile_mean, [np.arange(400.0, 406.0)], resamples=2000)
+    assert f"402.5 | {low:.1f} | {high:.1f}" in text_of(browser, "figure table tr:last-child td")
+    choose(browser, "words", "ppo cart")
+    waited(browser, lambda: "6 of 6 runs have this metric" in text_of(browser, "main"))
+    browser.find_element(By.CSS_SELECTOR, "input[value=seed]").click()
+    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".u-legend"))
+    choose(browser, "y", "loss/value_loss")
+    waited(browser, lambda: text_of(browser, "figcaption span") == "loss/value_loss on CartPole-v1")
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".u-legend"))
+    assert complaints(browser) == []
+
+
+def test_chosen_runs_are_compared_with_the_keyboard_alone(browser, study):
+    browser.get(study.address)
+    waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "tbody input"))
+    for name in ("ppo0", "other"):
+        browser.find_element(By.CSS_SELECTOR, f"[aria-label='Choose {name}']").send_keys(Keys.SPACE)
+    waited(browser, lambda: "2 chosen runs" in text_of(browser, ".ways"))
+    link = browser.find_element(By.PARTIAL_LINK_TEXT, "What differs")
+    link.send_keys(Keys.ENTER)
+    waited(browser, lambda: "Differences" in text_of(browser, "h1"))
+    rows = text_of(browser, "tbody tr")
+    assert "gamma0.90.5" in rows and EVIL in rows and "run_dir" not in rows
+    assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
+def test_files_are_listed_and_their_text_is_shown(browser, study):
+    browser.get(study.address)
+    waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "other"))[0].click()
+    waited(browser, lambda: "step-1.mp4" in text_of(browser, "figcaption"))
+    browser.find_element(By.LINK_TEXT, "Files").click()
+    waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "[aria-label='Show log.txt']"))[0].click()
+    waited(browser, lambda: "it has begun" in text_of(browser, ".log"))
+    assert not browser.find_elements(By.CSS_SELECTOR, "[aria-label='Show videos/step-1.mp4']")
+    browser.find_element(By.CSS_SELECTOR, "[aria-label='Show config.json']").click()
+    waited(browser, lambda: EVIL.replace('"', '\\"') in text_of(browser, ".log"))
+    assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
+def test_every_page_is_accessible_in_both_themes(browser, study):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make browser")
+    source = AXE.read_text()
+    assert hashlib.sha256(source.encode()).hexdigest() == AXE_HASH
+    browser.get(study.address)
+    ids = {run["run"]: run["id"] for run in json.loads(study.ask("/api/runs")[2])["runs"]}
+    one, other = ids["ppo0"], ids["other"]
+    pages = {
+        "#/": "13 of 13 runs", f"#/run/{other}": "it has begun", "#/curves": "runs have this metric",
+        f"#/differences?runs={one},{other}": "gamma", f"#/run/{other}/files": "config.json",
+    }  # fmt: skip
+    for theme in ("light", "dark"):
+        browser.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+        browser.refresh()
+        for page, words in pages.items():
+            browser.execute_script("location.hash = arguments[0]", page)
+            waited(browser, lambda words=words: words in text_of(browser, "main"))
+            browser.execute_script("document.querySelectorAll('figure [aria-pressed]').forEach((each) => each.click())")
+            browser.execute_script(f"if (!window.axe) {{ {source} }}")
+            found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+            complaints_of = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
+            assert complaints_of == [], f"{page} in {theme}"
+            assert len(found["passes"]) > 10

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dashboard.catalogue import masked
+from penstock.dashboard.files import RunFile, pieces_of, text_of
+from penstock.dashboard.masking import masked
 from penstock.runs.process import stat_fields, this_process
 from tests.dashboard.serving import dashboard_of, event
 from tests.studies.recorded import record
@@ -120,6 +121,8 @@ def test_without_control_no_run_can_be_stopped(served, ids):
         "/static//etc/passwd", "/static/index.html", "/static/app.js%00", "/../../etc/passwd", "//etc/passwd",
         "/api/runs/..%2f..%2fsecret", "/api/runs/../runs/x", "/api/runs/good", "/api/runs/good/history",
         "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
+        "/api/runs/ID/files/config.json", "/api/runs/ID/files/..%2f..%2fsecret.json",
+        "/api/runs/ID/files/../config.json",
         "/api/runs/ID/films/step-1.mp4", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
     ],
 )  # fmt: skip
@@ -168,6 +171,88 @@ def test_history_is_what_stands_small_enough_to_draw(served, ids):
     history = json.loads(served.ask(f"/api/runs/{ids['good']}/history")[2])
     assert history["metrics"]["steps"] == [100, 200]
     assert history["metrics"]["evaluation/mean_return"] == [5.0, 7.0]
+    assert json.loads(served.ask(f"/api/runs/{ids['good']}/progress")[2]) == {"share": 1.0}
+    assert served.ask("/api/runs/x/progress")[0] == 404
+
+
+def files_in(served, id_):
+    """Rows of the page of files, by their names."""
+    code, _, body = served.ask(f"/api/runs/{id_}/files")
+    assert code == 200
+    return {file["name"]: file for file in json.loads(body)["files"]}
+
+
+def test_files_of_a_run_are_listed_without_links_and_text_is_shown(served, ids):
+    there = files_in(served, ids["good"])
+    assert {"config.json", "metrics.jsonl", "status.json", "videos/step-1.mp4", "videos/notes.txt"} <= set(there)
+    assert "videos/z.mp4" not in there and there["metrics.jsonl"]["size"] > 100
+    assert [there[name]["is_text"] for name in ("videos/notes.txt", "videos/step-1.mp4")] == [True, False]
+    path = f"/api/runs/{ids['good']}/files"
+    code, headers, body = served.ask(f"{path}/{there['metrics.jsonl']['id']}")
+    assert (code, headers["content-type"]) == (200, "application/json")
+    assert json.loads(body)["text"].startswith('{"steps": 100') and json.loads(body)["left_out"] == 0
+    assert served.ask(f"{path}/{there['videos/step-1.mp4']['id']}")[0] == 404, "only text is shown"
+    assert set(files_in(served, ids["evil"])).isdisjoint({"log.txt", "hardware.jsonl"})
+
+
+def test_a_file_is_had_as_a_download_that_no_browser_runs(served, ids):
+    there = files_in(served, ids["good"])
+    code, headers, body = served.ask(f"/api/runs/{ids['good']}/files/{there['metrics.jsonl']['id']}?download")
+    assert (code, headers["content-type"]) == (200, "application/octet-stream")
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''metrics.jsonl"
+    assert body.startswith(b'{"steps": 100')
+    for query in ("", "?download"):
+        code, _, body = served.ask(f"/api/runs/{ids['good']}/files/{there['config.json']['id']}{query}")
+        assert code == 200 and b"shown" in body and b"SECRET" not in body
+
+
+def test_of_a_long_file_the_last_whole_lines_are_shown(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {n}\n" for n in range(100)))
+    file = RunFile("x", "a.txt", path, 0, 0.0)
+    found = text_of(file, most=20)
+    assert found == {"text": "line 98\nline 99\n", "left_out": path.stat().st_size - 16}
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    assert text_of(file)["text"] == "" and list(pieces_of(file)) == [], "what became a link is not followed"
+
+
+def test_what_runs_have_otherwise_is_told_without_secrets(served, folder, ids):
+    record(folder / "another", [(100, 5.0)], gamma=0.5, env_kwargs={"api_token": "SECRET2"})
+    named = {run["run"]: run["id"] for run in json.loads(served.ask("/api/runs")[2])["runs"]}
+    body = served.ask(f"/api/differences?runs={named['good']},{named['another']},nothing")[2]
+    found = json.loads(body)
+    assert found["runs"] == ["good", "another"] and b"SECRET" not in body
+    assert {"name": "gamma", "values": [None, 0.5]} in found["rows"]
+    assert "seed" not in [row["name"] for row in found["rows"]]
+
+
+def curves_of(served, query):
+    connection, stream = served.stream(f"/api/curves?{query}")
+    try:
+        return json.loads(event(stream, "curves")["data"])
+    finally:
+        connection.close()
+
+
+def test_runs_that_have_the_same_settings_are_one_curve(served, folder):
+    for seed in range(6):
+        settings = {"gamma": 0.9 if seed < 5 else 0.5, "deep": {"a": seed}}
+        record(folder / f"set{seed}", [(0, 0.0), (100, 10.0 + seed)], seed=seed, **settings)
+    found = curves_of(served, "words=set%20ppo&by=gamma&y=evaluation/mean_return")
+    assert (found["count"], found["settings"]) == (6, ["algorithm", "seed", "gamma"])
+    assert "evaluation/mean_return" in found["names"]
+    (panel,) = found["panels"]
+    alone, together = panel["groups"]
+    assert (panel["name"], alone["name"], together["name"]) == ("CartPole-v1", "gamma=0.5", "gamma=0.9")
+    assert [(group["count"], len(group["runs"]), group["low"] is None) for group in (alone, together)] == [
+        (1, 1, True), (5, 0, False)
+    ]  # fmt: skip
+    assert together["middle"][-1] == 12.0 and together["low"][-1] < 12.0 < together["high"][-1]
+    assert curves_of(served, "words=set&by=gamma&band=none")["panels"][0]["groups"][1]["low"] is None
+    assert curves_of(served, "words=set&by=env_kwargs,nothing")["panels"][0]["groups"][0]["name"] == "all"
+    assert curves_of(served, "words=nothing")["panels"] == []
+    assert served.ask("/api/curves?band=x")[0] == 400
 
 
 def test_the_stream_tells_what_is_new_behind_a_cursor(folder, served):
@@ -261,8 +346,9 @@ def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):
         connection, stream = served.stream("/api/stream")
         event(stream, "runs")
         served.process.send_signal(signal.SIGINT)
-        served.process.wait(timeout=20)
+        said, _ = served.process.communicate(timeout=20)
         connection.close()
+    assert said.strip() in ("", "Ctrl-C ends it")
 
 
 def test_it_is_in_the_way_of_nobody_and_loads_no_torch(served):

@@ -51,3 +51,11 @@ def test_help_answers_without_it():
     )  # fmt: skip
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "--allow-host" in done.stdout and not imported & {"uvicorn", "starlette", "torch", "numpy"}
+
+
+def test_the_set_up_of_a_browser_changes_nothing_where_it_cannot_be_done(tmp_path):
+    script = Path(__file__).with_name("set_up_browser.sh")
+    done = subprocess.run(
+        ["/bin/sh", script, tmp_path], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.count("will be skipped") == 2 and list(tmp_path.iterdir()) == []

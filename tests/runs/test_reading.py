@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runs.reading import RecordedRun, column, find_runs, lines_of, standing
+from penstock.runs.reading import RecordedRun, find_runs
 from penstock.runs.run_directory import RunDirectoryError
 from tests.studies.recorded import record
 
@@ -71,28 +71,19 @@ def test_without_a_status_the_end_of_the_metrics_tells(tmp_path):
     assert (row["state"], row["steps"], row["mean_return"], row["eval_return"]) == ("unknown", 19_990, 1999.0, 3.5)
 
 
-def test_lines_that_are_no_objects_are_left_out(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"steps": 1}\n{"ste\n\xff\xfe\n[1]\n3\n\n{"steps": 2}\n{"steps": 3')
-    assert list(lines_of(tmp_path / "metrics.jsonl")) == [{"steps": 1}, {"steps": 2}]
-    assert list(lines_of(tmp_path / "nothing.jsonl")) == []
+def test_a_runs_points_are_those_of_its_whole_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.runs.tails.MOST_NBYTES", 200)
+    run = record(tmp_path / "run", [(100, 1.0), (200, 2.0), (300, 3.0)])
+    with open(run.directory.metrics, "a") as file:
+        for each in (line(200, 20.0, time=1, resumed=True), line(250, time=2, **{"evaluation/mean_return": 9.0})):
+            file.write(f"{json.dumps(each)}\n")
+    x, y = run.points("steps", "evaluation/mean_return")
+    assert (x.tolist(), y.tolist()) == ([100.0, 200.0, 250.0], [1.0, 2.0, 9.0])
+    assert run.points("time", "evaluation/mean_return")[0].tolist()[0] == 2.0
+    assert run.metric_names == ["evaluation/mean_return", "seconds", "steps", "time"]
 
 
-def test_what_a_resume_undid_is_left_out():
-    lines = [line(100), line(200), line(150, 20.1), line(300), line(200, 19.0, resumed=True), line(250), line(350)]
-    assert [each["steps"] for each in standing(iter(lines))] == [100, 200, 150, 250, 350]
-
-
-def test_an_evaluation_of_weights_that_stand_stays_though_it_came_after_the_checkpoint():
-    lines = [line(900, 120.0), line(1000, 110.0, resumed=True), line(1100, 121.0)]
-    assert [each["steps"] for each in standing(iter(lines))] == [900, 1100]
-
-
-def test_of_an_earlier_penstock_seconds_that_go_back_say_it():
-    lines = [line(100), line(200), line(300), line(220, 22.0), line(320, 32.0)]
-    assert [each["steps"] for each in standing(iter(lines))] == [100, 200, 220, 320]
-
-
-def test_a_column_has_the_points_where_both_numbers_are_known():
-    lines = [line(200, a=2.0), line(100, a=1.0), line(300), line(400, a=None), line(500, b=1.0)]
-    assert column(lines, "steps", "a") == ([100.0, 200.0], [1.0, 2.0])
-    assert column(lines, "seconds", "b") == ([50.0], [1.0])
+def test_a_run_without_metrics_has_no_points(tmp_path):
+    run = record(tmp_path / "run")
+    run.directory.metrics.unlink()
+    assert run.points("steps", "a")[0].size == 0 and run.metric_names == []

@@ -14,4 +14,4 @@ def fake_trainings(monkeypatch):
     monkeypatch.setattr("penstock.search.job.PROGRAM", (sys.executable, "-S", fake_training.__file__))
     monkeypatch.setattr("penstock.search.job.resolve_checkpoint", lambda run, prefer: run)
     monkeypatch.setattr("penstock.search.job.verify_checkpoint", fake_training.read)
-    monkeypatch.setattr("penstock.search.searching._PAUSE", 0.01)
+    monkeypatch.setattr("penstock.runs.jobs.PAUSE", 0.01)

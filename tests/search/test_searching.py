@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench import BenchError, BenchUsageError
+from penstock.bench import BenchError
+from penstock.runs.jobs import split_cores
 from penstock.search.job import Job
-from penstock.search.searching import split_cores
 from tests.engine.processes import PATIENCE, Watched, started, wait_until
 from tests.places import ROOT
 from tests.search.searches import search_in
@@ -262,29 +262,6 @@ def test_jobs_run_at_once_on_cores_of_their_own(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         search.searching(2, cores=cores).run()
     assert [re.findall(r"on (.*) by", file.read_text()) for file in files] == [[str(each)] for each in cores]
-
-
-@pytest.mark.parametrize(
-    ("jobs", "allowed", "whole", "expected"),
-    [
-        (1, range(4), 4, [[0, 1, 2, 3]]),
-        (2, range(4), 4, [[0, 1], [2, 3]]),
-        (3, range(7), 7, [[0, 1], [2, 3], [4, 5]]),
-        (2, [1, 3, 5], 3, [[1], [3]]),
-        (2, range(64), 5, [[0, 1], [32, 33]]),  # a quota of five cores' time
-        (1, range(64), 4, [list(range(64))]),
-    ],
-)
-def test_cores_are_split_evenly_and_without_overlap(jobs, allowed, whole, expected, monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(allowed))
-    monkeypatch.setattr("penstock.search.searching.whole_cores", lambda: whole)
-    assert split_cores(jobs) == expected
-
-
-def test_more_jobs_than_cores_are_refused(monkeypatch):
-    monkeypatch.setattr("penstock.search.searching.whole_cores", lambda: 2)
-    with pytest.raises(BenchUsageError, match="--jobs 3 is not legal: this process may use 2 cores"):
-        split_cores(3)
 
 
 def test_two_searches_in_one_directory_share_the_trials(tmp_path):

@@ -1,12 +1,10 @@
 """Flags and a file become runs: every combination, named, checked before any of them begins."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.config import ConfigError
 from penstock.studies import StudyError
-from penstock.studies.multirun import cores_of_jobs
+from penstock.studies.multirun import cores_for
 from penstock.studies.plan import changes_of, folder_of, plan, read
 
 ENV = ["--env", "CartPole-v1"]
@@ -174,13 +172,6 @@ def test_max_seconds_are_given_in_addition_and_what_a_resume_made_of_them_is_no_
     assert changes_of(run, {**before, "max_seconds": None}, 90.0) == ["--max-seconds", "1.0"]
 
 
-@given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.data())
-def test_jobs_share_all_cores_and_none_twice(cores, data):
-    jobs = data.draw(st.integers(1, len(cores)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.sched_getaffinity", lambda pid: cores)
-        shares = cores_of_jobs(jobs)
-        with pytest.raises(StudyError, match="needs a core of its own"):
-            cores_of_jobs(len(cores) + 1)
-    assert len(shares) == jobs and set().union(*shares) == cores and sum(map(len, shares)) == len(cores)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+def test_more_jobs_than_cores_are_refused_in_words():
+    with pytest.raises(StudyError, match="--jobs 100000 is not legal: this process may use"):
+        cores_for(100_000)

@@ -2,7 +2,16 @@
 
 import { el } from "./dom.js";
 import { overview } from "./overview.js";
-import { runPage } from "./run.js";
+
+// What draws is loaded when it is needed: the overview does not wait for it.
+async function shown(page, path, asked) {
+  const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
+  if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);
+  if (run) return (await import("./run.js")).runPage(page, run[1]);
+  if (path === "#/curves") return (await import("./curves.js")).curvesPage(page, asked);
+  if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
+  return overview(page);
+}
 
 let leave = () => {};
 let arrivals = 0;
@@ -13,17 +22,16 @@ async function show() {
   const arrival = ++arrivals;
   const page = document.getElementById("page");
   page.replaceChildren(el("p", {}, "Loading"));
-  const match = /^#\/run\/([0-9a-f]+)$/.exec(location.hash);
+  const [path, query] = location.hash.split("?");
   const made = el("div", {});
   try {
-    const left = match ? await runPage(made, match[1]) : await overview(made);
+    const left = await shown(made, path, new URLSearchParams(query));
     if (arrival !== arrivals) {
       left();
       return;
     }
     leave = left;
     page.replaceChildren(made);
-    made.dispatchEvent(new Event("shown"));
   } catch (error) {
     page.replaceChildren(el("p", { role: "alert" }, `This cannot be shown: ${error.message}`));
   }

@@ -41,7 +41,8 @@ function isDark() {
 }
 
 export class Chart {
-  // store: a Store. names: of its columns. labels: what they are called. options: x(), target, least, most.
+  // store: a Store. names: of its columns. labels: what they are called. options: x(), target, least, most, height;
+  // looks: of each column its color (a number), width, whether it is faint or the edge of a band; bands: color, low, high.
   constructor(title, store, names, labels, options) {
     Object.assign(this, { title, store, names, labels, options, plot: null, isSeen: false, isStale: true });
     this.canvas = el("div", { class: "canvas", role: "img", "aria-label": title });
@@ -54,7 +55,8 @@ export class Chart {
       if (this.isSeen && this.isStale) this.draw();
     }, { rootMargin: "200px" });
     this.observer.observe(this.element);
-    this.resizer = new ResizeObserver(() => { if (this.plot) this.plot.setSize({ width: this.width(), height: HEIGHT }); });
+    this.height = options.height || HEIGHT;
+    this.resizer = new ResizeObserver(() => { if (this.plot) this.plot.setSize({ width: this.width(), height: this.height }); });
     this.resizer.observe(this.element);
   }
 
@@ -89,17 +91,23 @@ export class Chart {
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
     const isTime = this.options.x() === "time";
     const short = (_, values) => values.map((value) => (value === null ? "" : shortened(value)));
-    const series = this.labels.map((label, n) => ({
-      label, stroke: colors[n % colors.length], width: 1.5, dash: DASHES[Math.floor(n / colors.length) % DASHES.length],
-      spanGaps: true, points: { show: this.names[n].startsWith("evaluation/"), size: 5 }, value: (_, value) => number(value),
-    }));
+    const colorOf = (n) => colors[n % colors.length], looks = this.options.looks || [];
+    const series = this.labels.map((label, n) => {
+      const { color = n, width = 1.5, faint = false, edge = false } = looks[n] || {};
+      return {
+        label, class: edge ? "edge" : undefined, stroke: edge ? "transparent" : colorOf(color) + (faint ? "99" : ""), width: edge ? 0 : width,
+        dash: DASHES[Math.floor(color / colors.length + (looks.length ? color : 0)) % DASHES.length],
+        spanGaps: true, points: { show: this.names[n].startsWith("evaluation/"), size: 5 }, value: (_, value) => number(value),
+      };
+    });
+    const bands = (this.options.bands || []).map(({ color, low, high }) => ({ series: [high, low], fill: `${colorOf(color)}33` }));
     if (this.options.target !== undefined) {
       series.push({ label: "target", stroke: ink, width: 1, dash: [2, 4], points: { show: false }, value: (_, value) => number(value) });
     }
     const { least, most } = this.options;
     const range = most === undefined ? undefined : (_, low, high) => [least, Math.max(most, high)];
     return {
-      width: this.width(), height: HEIGHT, legend: { live: true },
+      width: this.width(), height: this.height, legend: { live: true }, bands,
       scales: { x: { time: isTime }, y: range ? { range } : {} },
       axes: [isTime ? axis : { ...axis, values: short }, { ...axis, size: 60, values: short }],
       series: [{ label: this.options.x(), value: (_, value) => (value === null ? "" : isTime ? new Date(1000 * value).toLocaleString("sv") : number(value)) }, ...series],

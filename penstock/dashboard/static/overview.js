@@ -17,7 +17,7 @@ const COLUMNS = [
   ["target_return", "target", (run) => number(run.target_return)],
   ["steps_per_second", "steps/s", (run) => count(run.steps_per_second)],
   ["limiting_role", "limited by", (run) => run.limiting_role ?? ""],
-  ["created", "begun", (run) => (run.created ? new Date(1000 * run.created).toLocaleString("sv") : "")],
+  ["created", "begun", (run) => (run.created ? new Date(1000 * run.created).toLocaleString("sv").slice(0, 16) : "")],
 ];
 const TEXTS = new Set(["state", "run", "algorithm", "env", "limiting_role"]);
 
@@ -32,6 +32,7 @@ export async function overview(page) {
   const body = el("tbody", {});
   const told = el("p", { role: "status", class: "quiet" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
+  const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
   const heads = COLUMNS.map(([key, heading]) =>
     el("th", { scope: "col", class: TEXTS.has(key) ? null : "right" },
       el("button", { type: "button", onclick: () => { down = sort === key ? !down : !TEXTS.has(key); sort = key; draw(); } }, heading)));
@@ -54,6 +55,12 @@ export async function overview(page) {
     const wanted = shown.map(row), there = [...body.children];
     // A row that stays keeps its focus.
     if (wanted.length !== there.length || wanted.some((tr, n) => tr !== there[n])) body.replaceChildren(...wanted);
+    for (const id of [...chosen]) if (!runs.has(id)) chosen.delete(id);
+    const some = [...chosen].join(",");
+    all.href = some ? `#/curves?${new URLSearchParams({ runs: some })}` : `#/curves?${new URLSearchParams({ words: filter.value })}`;
+    all.textContent = some ? `Curves of the ${chosen.size} chosen runs` : "Curves of these runs";
+    unlike.href = `#/differences?${new URLSearchParams({ runs: some })}`;
+    unlike.hidden = chosen.size < 2;
     told.textContent = runs.size ? `${shown.length} of ${runs.size} runs` : "No runs yet. This page shows them as soon as there are any.";
     heads.forEach((head, n) => {
       const mine = COLUMNS[n][0] === sort;
@@ -66,7 +73,8 @@ export async function overview(page) {
     if (!rows.has(run.id)) {
       const state = el("span", {}), link = el("a", { href: `#/run/${run.id}` });
       const cells = COLUMNS.map(([key]) => (key === "state" ? state : key === "run" ? link : el("td", { class: TEXTS.has(key) ? null : "right" })));
-      const tr = el("tr", {}, cells.map((cell) => (cell === state ? el("td", {}, cell) : cell === link ? el("th", { scope: "row" }, cell) : cell)));
+      const box = el("input", { type: "checkbox", "aria-label": `Choose ${run.run}`, onchange: () => { if (box.checked) chosen.add(run.id); else chosen.delete(run.id); draw(); } });
+      const tr = el("tr", {}, el("td", {}, box), cells.map((cell) => (cell === state ? el("td", {}, cell) : cell === link ? el("th", { scope: "row" }, cell) : cell)));
       rows.set(run.id, { run: null, tr, cells, state });
     }
     const made = rows.get(run.id);
@@ -84,9 +92,9 @@ export async function overview(page) {
   page.append(
     el("h1", {}, "Runs"),
     el("p", {}, el("label", { for: "filter" }, "Show "), filter),
-    told,
+    told, el("p", { class: "ways" }, all, unlike),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
-      el("table", { class: "runs" }, el("thead", {}, el("tr", {}, heads)), body)));
+      el("table", { class: "runs" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
   draw();
   return stream(() => "/api/stream", {
     runs: ({ changed, ids }) => {

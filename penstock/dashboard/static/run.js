@@ -16,7 +16,7 @@ export async function runPage(page, id) {
   const x = el("select", { id: "x" }, el("option", { value: "steps" }, "steps"), el("option", { value: "seconds" }, "seconds trained"), el("option", { value: "time" }, "time of day"));
   document.title = `${about.summary.run} · Penstock`;
   const parts = [
-    el("p", {}, el("a", { href: "#/" }, "All runs")),
+    el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
     el("p", {}, `${about.summary.algorithm} on ${about.summary.env}, seed ${about.summary.seed ?? "unknown"}`),
     facts, limit, roles,
@@ -77,6 +77,10 @@ export async function runPage(page, id) {
   async function read() {
     if (isReading) return;
     isReading = true;
+    const telling = setInterval(async () => {
+      const { share } = await get(`/api/runs/${id}/progress`);
+      if (isReading) told.textContent = `Reading what the run has logged so far: ${Math.round(100 * share)} %`;
+    }, 1000);
     try {
       const whole = await get(`/api/runs/${id}/history`);
       if (isClosed) return;
@@ -85,6 +89,7 @@ export async function runPage(page, id) {
       told.textContent = metrics.count ? "" : "The run has logged no metrics yet.";
       draw();
     } finally {
+      clearInterval(telling);
       isReading = false;
     }
   }
@@ -121,8 +126,7 @@ export async function runPage(page, id) {
   const rebuild = () => { for (const chart of drawn) chart.rebuild(); };
   x.addEventListener("change", rebuild);
   window.addEventListener("theme", rebuild);
-  await read();
-  open();
+  reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
   return () => {
     isClosed = true;
     close();

@@ -1,0 +1,95 @@
+"""What a run has logged so far, small enough to draw, and what comes behind that."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from penstock.runs.columns import Columns, numbers_in
+from penstock.runs.metrics import METRICS
+from penstock.runs.run_directory import HARDWARE, LOG
+from penstock.runs.tails import Cursor, decoded, read_on, stretches
+
+POINTS = 1000
+"""Rows of a chart's first drawing; lines that come later are added."""
+_GROWING = {"metrics": METRICS, "hardware": HARDWARE, "log": LOG}
+_MOST_LOG_LINES = 500
+
+
+@dataclass
+class Feed:
+    """What was read of a run's growing files, by one reader at a time."""
+
+    path: Path
+    columns: dict[str, Columns] = field(default_factory=lambda: {METRICS: Columns(), HARDWARE: Columns()})
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+    def whole(self) -> dict[str, Any]:
+        """Everything up to now, small enough to draw, and the cursors behind it."""
+        with self.lock:
+            for name in self.columns:
+                self._catch_up(name)
+            self._catch_up_log()
+            return {
+                "metrics": self.columns[METRICS].reduced(POINTS),
+                "hardware": self.columns[HARDWARE].reduced(POINTS),
+                "log": self.log,
+                "cursor": ",".join(str(self.cursors[name]) for name in _GROWING.values()),
+            }
+
+    def share_read(self) -> float:
+        """How much of the metrics was read, while `whole` reads them: 0 to 1."""
+        try:
+            size = os.lstat(self.path / METRICS).st_size
+        except OSError:
+            return 1.0
+        return min(1.0, self.cursors.get(METRICS, Cursor()).offset / max(size, 1))
+
+    def _catch_up(self, name: str) -> None:
+        for stretch in stretches(self.path / name, self.cursors.get(name, Cursor())):
+            if not stretch.is_same:
+                self.columns[name] = Columns()
+            self.columns[name].add(stretch.lines)
+            self.cursors[name] = stretch.cursor
+
+    def _catch_up_log(self) -> None:
+        for stretch in stretches(self.path / LOG, self.cursors.get(LOG, Cursor())):
+            before = self.log if stretch.is_same else []
+            self.log = (before + decoded(stretch.lines))[-_MOST_LOG_LINES:]
+            self.cursors[LOG] = stretch.cursor
+
+
+def cursors_in(text: str) -> list[Cursor]:
+    """Read the cursors of a run's metrics, hardware and log; raises `ValueError` where they are not these three."""
+    cursors = [Cursor.read(each) for each in text.split(",")]
+    if len(cursors) != len(_GROWING):
+        raise ValueError(f"{len(cursors)} cursors, of {len(_GROWING)} files")
+    return cursors
+
+
+def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
+    """Return what came behind the cursors of a text, and the text of the cursors behind that.
+
+    ``{"reload": True}`` says that what was read before does not stand: a file is another one, or a run was resumed.
+    """
+    found: dict[str, Any] = {}
+    behind = []
+    for (key, name), cursor in zip(_GROWING.items(), cursors_in(text), strict=True):
+        stretch = read_on(run_path / name, cursor)
+        behind.append(stretch.cursor)
+        if not stretch.is_same:
+            return {"reload": True}, text
+        if key == "log":
+            added: list[Any] = decoded(stretch.lines)
+        else:
+            added = [numbers for numbers in map(numbers_in, stretch.lines) if numbers is not None]
+            if any("resumed" in numbers for numbers in added):
+                return {"reload": True}, text
+        if added:
+            found[key] = added
+    return found, ",".join(map(str, behind))

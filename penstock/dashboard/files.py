@@ -1,0 +1,147 @@
+"""Files of a run: which there are, and the text of those that are text. Links are neither shown nor followed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.dashboard.masking import masked, masked_command
+from penstock.runs.files import json_bytes
+from penstock.runs.reading import RecordedRun
+from penstock.runs.run_directory import CONFIG, VIDEOS
+from penstock.runs.tails import open_ordinary
+
+SHOWN_NBYTES = 1 << 18
+"""Of a longer file the end is shown."""
+_MOST_FILES = 2000
+_TEXTS = frozenset((".json", ".jsonl", ".txt", ".toml", ".csv", ".md", ".log"))
+_MOST_JSON_NBYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of a run.
+
+    Attributes
+    ----------
+    id
+        Made of its name: what it is asked for by.
+    name
+        Its path in the run directory.
+    path
+        Where it is.
+    size, time
+        Bytes, and when it was changed in seconds since 1970.
+    """
+
+    id: str
+    name: str
+    path: Path
+    size: int
+    time: float
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is shown and can be had: weights and events are neither."""
+        return self.path.suffix in _TEXTS
+
+    def row(self) -> dict[str, Any]:
+        """What the page is told of it."""
+        return {"id": self.id, "name": self.name, "size": self.size, "time": self.time, "is_text": self.is_text}
+
+
+def files_of(run: RecordedRun) -> list[RunFile]:
+    """Ordinary files of a run directory and below, by their names; of very many the first."""
+    return list(_files_in(run.directory.path))
+
+
+def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
+    """Read a file as text; of a longer one the last whole lines.
+
+    Returns
+    -------
+    dict
+        text, and left_out: how many bytes stand before it.
+    """
+    if (whole := _masked_json(file)) is not None:
+        return {"text": whole.decode(), "left_out": 0}
+    descriptor = open_ordinary(file.path)
+    if descriptor is None:
+        return {"text": "", "left_out": 0}
+    with open(descriptor, "rb") as opened:
+        left_out = max(0, opened.seek(0, os.SEEK_END) - most)
+        opened.seek(left_out)
+        found = opened.read(most)
+    if left_out:
+        begun, newline, lines = found.partition(b"\n")
+        if newline:
+            left_out, found = left_out + len(begun) + 1, lines
+    return {"text": found.decode(errors="replace"), "left_out": left_out}
+
+
+def pieces_of(file: RunFile) -> Iterator[bytes]:
+    """The whole file, as it is now, in pieces."""
+    if (whole := _masked_json(file)) is not None:
+        yield whole
+        return
+    descriptor = open_ordinary(file.path)
+    if descriptor is None:
+        return
+    with open(descriptor, "rb") as opened:
+        left = os.fstat(descriptor).st_size
+        while left > 0 and (piece := opened.read(min(left, 1 << 16))):
+            left -= len(piece)
+            yield piece
+
+
+def films_of(run: RecordedRun) -> list[str]:
+    """Names of the films of a run: ordinary files of its folder of films."""
+    folder = run.directory.path / VIDEOS
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    names = (entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
+    return sorted(name for name in names if name.endswith(".mp4"))
+
+
+def _files_in(root: Path) -> Iterator[RunFile]:
+    count = 0
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder) / name
+            try:
+                found = os.lstat(path)
+            except OSError:
+                continue
+            if not stat.S_ISREG(found.st_mode):
+                continue
+            relative = os.fspath(path.relative_to(root))
+            id_ = hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]
+            shown = os.fsencode(relative).decode(errors="replace")
+            yield RunFile(id_, shown, path, found.st_size, found.st_mtime)
+            count += 1
+            if count == _MOST_FILES:
+                return
+
+
+def _masked_json(file: RunFile) -> bytes | None:
+    """A JSON file with what may be a secret replaced; None: it is no such file, or cannot be read as one."""
+    if file.path.suffix != ".json" or file.size > _MOST_JSON_NBYTES:
+        return None
+    descriptor = open_ordinary(file.path)
+    if descriptor is None:
+        return None
+    with open(descriptor, "rb") as opened:
+        try:
+            value = masked(json.load(opened))
+        except (ValueError, RecursionError):
+            return b""
+    if file.name == CONFIG and isinstance(value, dict) and isinstance(made := value.get("run"), dict):
+        made["command"] = masked_command(str(made.get("command")))
+    return json_bytes(value)

@@ -1,0 +1,104 @@
+"""Whom the dashboard answers: a browser that was given the token, asks for this host and wants to read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """Lets through what comes from a browser that has the token, asks for this host, and wants to read.
+
+    Parameters
+    ----------
+    app
+        What answers then.
+    token
+        Whoever has it may read.
+    cookie
+        Name of the cookie that holds it.
+    hosts
+        Names, without a port, that a request may ask for: a page of another name that was made to lead here (DNS
+        rebinding) asks for its own.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, cookie: str, hosts: Collection[str]) -> None:
+        self._app = app
+        self._token = token
+        self._cookie = cookie
+        self._hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        refusal = self._refusal(scope)
+        answer = self._app if refusal is None else refusal
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if _name_of(headers.get("host", "")) not in self._hosts:
+            return PlainTextResponse("This name is not the dashboard's: see --allow-host.\n", 421)
+        is_stop = scope["method"] == "POST" and scope["path"].endswith("/stop")
+        if scope["method"] not in ("GET", "HEAD") and not is_stop:
+            return PlainTextResponse("The dashboard is read only.\n", 405, {"allow": "GET, HEAD"})
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return PlainTextResponse("Another site has asked for this.\n", 403)
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if scope["path"] == "/" and given:
+            if not is_same(given, self._token):
+                return PlainTextResponse("This token is of another dashboard: use the address it printed.\n", 403)
+            cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+            return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+        if not is_same(_cookie_in(headers.get("cookie", ""), self._cookie), self._token):
+            return PlainTextResponse("Open the address that penstock dashboard has printed.\n", 403)
+        return None
+
+
+def is_same(given: str, token: str) -> bool:
+    """Whether two tokens are the same, in a time that does not tell where they differ."""
+    return secrets.compare_digest(given.encode(), token.encode())
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+def _cookie_in(header: str, name: str) -> str:
+    try:
+        found = SimpleCookie(header).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

@@ -1,0 +1,148 @@
+// Curves of many runs: those that have the same settings are one, with a band; a chart for each environment.
+
+import uPlot from "./uPlot.esm.js";
+import { Chart } from "./chart.js";
+import { el, stream } from "./dom.js";
+
+export async function curvesPage(page, asked) {
+  document.title = "Curves · Penstock";
+  const only = asked.get("runs") || "";
+  const words = el("input", { type: "search", id: "words", value: asked.get("words") || "", placeholder: "cartpole ppo done" });
+  const y = el("select", { id: "y" }), x = el("select", { id: "x" }), band = el("select", { id: "band" });
+  const keys = el("fieldset", { class: "keys" }, el("legend", {}, "Group by"));
+  const told = el("p", { role: "status", class: "quiet" }, "Reading");
+  const bar = el("progress", { max: "1", value: "0", "aria-label": "Runs read", hidden: true });
+  const charts = el("div", { class: "charts wide-charts" });
+  let metric = asked.get("y") || "evaluation/mean_return", by = new Set((asked.get("by") ?? "algorithm").split(",").filter(Boolean));
+  let drawn = new Map(), shape = "", close = () => {}, timer = 0;
+
+  fill(band, [["ci", "95 % interval"], ["minmax", "lowest to highest"], ["none", "none"]], asked.get("band") || "ci");
+  fill(y, [[metric, metric]], metric);
+  fill(x, axes([]), asked.get("x") || "steps");
+  page.append(
+    el("p", {}, el("a", { href: "#/" }, "All runs")),
+    el("h1", {}, "Curves"),
+    el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
+      field("words", "Show", words), field("y", "Metric", y), field("x", "Over", x), field("band", "Band", band), keys),
+    only ? el("p", {}, `Only the ${only.split(",").length} runs that were chosen. `, el("a", { href: "#/curves" }, "Show all")) : "",
+    told, bar, charts);
+
+  function query() {
+    const asks = new URLSearchParams({ y: metric, x: x.value, band: band.value, by: [...by].join(","), words: words.value });
+    if (only) asks.set("runs", only);
+    return asks;
+  }
+
+  function ask() {
+    close();
+    history.replaceState(null, "", `#/curves?${query()}`);
+    told.textContent = "Reading";
+    close = stream(() => `/api/curves?${query()}`, {
+      progress: ({ read, of }) => {
+        bar.hidden = false;
+        bar.value = read / of;
+        told.textContent = `${read} of ${of} runs are read`;
+      },
+      curves: show,
+    });
+  }
+
+  function show(found) {
+    bar.hidden = true;
+    fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "time"].includes(name)).map((name) => [name, name]), metric);
+    fill(x, axes(found.names), x.value);
+    choose(found.settings);
+    const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
+    told.textContent = lines ? `${lines} of ${found.count} runs have this metric` : `None of ${found.count} runs has this metric yet`;
+    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.runs.length])])]);
+    if (now === shape) {
+      for (const panel of found.panels) {
+        const chart = drawn.get(panel.name);
+        chart.store.panel = panel;
+        chart.update();
+      }
+      return;
+    }
+    shape = now;
+    for (const chart of drawn.values()) chart.destroy();
+    drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, x, metric)]));
+    charts.replaceChildren(...[...drawn.values()].map((chart) => chart.element));
+  }
+
+  function choose(settings) {
+    const there = [...keys.querySelectorAll("input")].map((box) => box.value);
+    if (there.join() === settings.join()) return;
+    keys.replaceChildren(el("legend", {}, "Group by"), ...settings.map((name) => {
+      const box = el("input", { type: "checkbox", value: name, checked: by.has(name), onchange: () => {
+        by = new Set([...keys.querySelectorAll("input:checked")].map((each) => each.value));
+        ask();
+      } });
+      return el("label", {}, box, name);
+    }));
+  }
+
+  y.addEventListener("change", () => { metric = y.value; ask(); });
+  for (const control of [x, band]) control.addEventListener("change", ask);
+  words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(ask, 300); });
+  const rebuild = () => { for (const chart of drawn.values()) chart.rebuild(); };
+  window.addEventListener("theme", rebuild);
+  ask();
+  return () => {
+    clearTimeout(timer);
+    close();
+    window.removeEventListener("theme", rebuild);
+    for (const chart of drawn.values()) chart.destroy();
+  };
+}
+
+function axes(names) {
+  const among = ["updates", "episodes"].filter((name) => names.includes(name));
+  return [["steps", "steps"], ["seconds", "seconds trained"], ...among.map((name) => [name, name])];
+}
+
+function field(id, label, control) {
+  return el("div", { class: "field" }, el("label", { for: id }, label), control);
+}
+
+// Options of a select; what was chosen stays so.
+function fill(select, options, chosen) {
+  if ([...select.options].map((option) => option.value).join("\n") !== options.map(([value]) => value).join("\n")) {
+    select.replaceChildren(...options.map(([value, label]) => el("option", { value }, label)));
+  }
+  select.value = chosen;
+}
+
+// The curves of one environment, as a chart wants its columns: lines of groups, then ends of bands, then single runs.
+class Panel {
+  constructor(panel) { this.panel = panel; }
+
+  rows() {
+    const { groups } = this.panel;
+    const tables = groups.flatMap((group) => [
+      [group.x, group.middle], ...(group.low ? [[group.x, group.low], [group.x, group.high]] : []),
+      ...group.runs.map((run) => [run.x, run.y]),
+    ]).map(ascending);
+    return tables.length ? uPlot.join(tables).map((column) => column.map((value) => value ?? null)) : [[]];
+  }
+}
+
+// uPlot joins by x, which must not come twice.
+function ascending([x, y]) {
+  const keep = x.map((at, n) => n === 0 || at > x[n - 1]);
+  return [x.filter((_, n) => keep[n]), y.filter((_, n) => keep[n])];
+}
+
+function chartOf(panel, x, metric) {
+  const names = [], labels = [], looks = [], bands = [];
+  panel.groups.forEach((group, n) => {
+    const add = (name, look) => { names.push(name); labels.push(name); looks.push({ color: n, ...look }); };
+    add(`${group.name} (${group.count})`, { width: 2 });
+    if (group.low) {
+      add(`${group.name} low`, { edge: true });
+      add(`${group.name} high`, { edge: true });
+      bands.push({ color: n, low: names.length - 1, high: names.length });
+    }
+    for (const run of group.runs) add(run.name, { width: 0.8, faint: true });
+  });
+  return new Chart(`${metric} on ${panel.name}`, new Panel(panel), names, labels, { x: () => x.value, looks, bands, height: 340 });
+}

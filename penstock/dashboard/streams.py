@@ -1,0 +1,100 @@
+"""What open pages are told as it happens: runs that change, lines that come, curves that grow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from penstock.dashboard.catalogue import Catalogue, settings_unlike
+from penstock.dashboard.curves import Curves
+from penstock.dashboard.feed import news
+from penstock.runs.state import read_state, state_of
+
+LOOK_SECONDS = 0.5
+"""Between two looks at the files of an open page."""
+OVERVIEW_SECONDS = 1.0
+CURVES_SECONDS = 1.0
+_NOTHING = ""  # what a stream makes where nothing is new
+_QUIET_SECONDS = 15.0  # that a stream says nothing
+_TOLD_SECONDS = 0.3  # between two words of how far many runs are read
+
+
+async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
+    """Rows that have changed, and the ids of all."""
+    known: dict[str, Any] = {}
+    while True:
+        rows = await run_in_threadpool(catalogue.rows)
+        changed = [row for row in rows if known.get(row["id"]) != row]
+        if changed or len(rows) != len(known):
+            yield _event("runs", {"changed": changed, "ids": [row["id"] for row in rows]})
+        else:
+            yield _NOTHING
+        known = {row["id"]: row for row in rows}
+        await asyncio.sleep(OVERVIEW_SECONDS)
+
+
+async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
+    """What is new in the files of a run, with the cursor behind it as the event's id, and its status."""
+    status: dict[str, Any] = {}
+    state = ""
+    while True:
+        found, cursor = await run_in_threadpool(news, path, cursor)
+        if found:
+            yield _event("news", found, cursor)
+        now = await run_in_threadpool(read_state, path)
+        if now != status or state_of(now) != state:
+            status, state = now, state_of(now)
+            yield _event("status", {"state": state, "status": status})
+        elif not found:
+            yield _NOTHING
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def curve_events(
+    catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
+) -> AsyncIterator[str]:
+    """How many runs were read so far, until all are; then their curves, as often as these change."""
+    shown: dict[str, Any] = {}
+    while True:
+        runs = await run_in_threadpool(catalogue.chosen, words, ids)
+        settings = settings_unlike(runs)
+        left = list(runs)
+        while left:
+            await run_in_threadpool(curves.catch_up, left, x, y, _TOLD_SECONDS)
+            if left and not shown:
+                yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
+        known = [key for key in keys if key in settings]
+        found = {
+            "panels": await run_in_threadpool(curves.panels, runs, x, y, known, band),
+            "names": await run_in_threadpool(curves.names, runs),
+            "settings": settings,
+            "count": len(runs),
+        }
+        if found != shown:
+            shown = found
+            yield _event("curves", found)
+        else:
+            yield _NOTHING
+        await asyncio.sleep(CURVES_SECONDS)
+
+
+async def until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Pass events on until the server ends; `_NOTHING` becomes a word now and then, so that a dead line is noticed."""
+    told = time.monotonic()
+    async for event in events:
+        if is_ending():
+            return
+        if event != _NOTHING or time.monotonic() >= told + _QUIET_SECONDS:
+            told = time.monotonic()
+            yield event or ": still here\n\n"
+
+
+def _event(name: str, data: Any, cursor: str = "") -> str:
+    id_ = f"id: {cursor}\n" if cursor else ""
+    return f"event: {name}\n{id_}data: {json.dumps(data)}\n\n"
