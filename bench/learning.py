@@ -235,8 +235,8 @@ TASKS = {
     "connect-four": Task(
         "ppo --env bench/environments/connect_four.py:ConnectFour "
         "--encoder bench/environments/connect_four_network.py:Fours "
-        f"--total-steps 1000000 {TWO_WORKERS} 32 --segment-length 64 --batch-size 512 --num-epochs 4 "
-        "--learning-rate 1e-3 --entropy-coef 0.05 --entropy-coef-final 0.01 --eval-interval 0",
+        f"--total-steps 1000000 {TWO_WORKERS} 32 --segment-length 64 --batch-size 512 --num-epochs 7 "
+        "--learning-rate 1e-3 --entropy-coef 0.08 --entropy-coef-final 0.005 --eval-interval 0",
         "latest", 0, 3, "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
     ),
     "simple-spread": Task(
