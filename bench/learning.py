@@ -233,15 +233,17 @@ TASKS = {
         "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
     ),
     "connect-four": Task(
-        f"ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000 {TWO_WORKERS} 32 "
-        "--segment-length 64 --hidden-sizes 256 256 --num-epochs 4 --learning-rate 1e-3 --entropy-coef 0.05 "
-        "--entropy-coef-final 0.01 --eval-interval 0",
+        "ppo --env bench/environments/connect_four.py:ConnectFour "
+        "--encoder bench/environments/connect_four_network.py:Fours "
+        f"--total-steps 1000000 {TWO_WORKERS} 32 --segment-length 64 --batch-size 512 --num-epochs 7 "
+        "--learning-rate 1e-3 --entropy-coef 0.08 --entropy-coef-final 0.005 --eval-interval 0",
         "latest", 0, 3, "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
     ),
     "simple-spread": Task(
-        f"ppo --env mpe2.simple_spread_v3:parallel_env --total-steps 2000000 {TWO_WORKERS} 16 --segment-length 50 "
-        "--batch-size 800 --num-epochs 5 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 --learning-rate 1e-3 "
-        "--eval-interval 0", "latest", 300, 3, "300 episodes of each agent >= -12",
+        f"ppo --env mpe2.simple_spread_v3:parallel_env --num-agents 3 --total-steps 2000000 {TWO_WORKERS} 16 "
+        "--segment-length 50 --batch-size 600 --num-epochs 8 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 "
+        "--learning-rate 1e-3 --entropy-coef 0.01 --entropy-coef-final 0.0 --eval-interval 0",
+        "latest", 300, 3, "300 episodes of each agent >= -12",
     ),
     **{
         name: Task(
@@ -251,7 +253,7 @@ TASKS = {
         )
         for name, env, steps in (
             ("foraging-small", "Foraging-5x5-2p-1f-coop-v3", 1_000_000),
-            ("foraging", "Foraging-8x8-2p-2f-coop-v3", 10_000_000),
+            ("foraging", "Foraging-8x8-2p-2f-coop-v3", 3_000_000),
         )
     },
 }  # fmt: skip

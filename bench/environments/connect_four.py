@@ -1,6 +1,7 @@
 """Connect four of two agents in turn, with masks of legal moves: PettingZoo's AEC kind, without its weight.
 
-    penstock train ppo --env bench/environments/connect_four.py:ConnectFour --total-steps 1000000
+    penstock train ppo --env bench/environments/connect_four.py:ConnectFour \\
+        --encoder bench/environments/connect_four_network.py:Fours --total-steps 1000000
     python bench/self_play.py connect-four RUN
 """
 

@@ -60,7 +60,8 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         )
     settings = _settings(task)
     if settings["max_num_players"] > 1:
-        raise ValueError(f"env={env!r} has {settings['max_num_players']} players; Penstock trains one agent")
+        players = settings["max_num_players"]
+        raise ValueError(f"env={env!r} has {players} players; of EnvPool's, Penstock trains tasks of one")
     legal = [name for name in (*settings, *_PIXELS) if name not in _OWNED and name not in _HIDDEN]
     for name, value in env_kwargs.items():
         if name in _OWNED:

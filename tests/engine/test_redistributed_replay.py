@@ -249,14 +249,14 @@ def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
         answered.append(saves._contents_saved)
 
     answered: list[int] = []
-    run: Any = SimpleNamespace(checkpoints="checkpoints")
+    run: Any = SimpleNamespace(of_policy=lambda name: SimpleNamespace(checkpoints="checkpoints"))
     config: Any = SimpleNamespace(checkpoint_interval=0, total_steps=100)
     chronicle: Any = None
     saves = Saves(
-        config, 0, run, saving_apart=2, ask=lambda save: asked.append(save) is None, turn_until=turn_until,
+        config, 0, run, saving_apart=2, ask=lambda save, policy: asked.append(save) is None, turn_until=turn_until,
         chronicle=chronicle,
     )  # fmt: skip
-    saves.save_run({})
+    saves.save_run([{}], 0)
     assert answered == [0, 2]
 
 

@@ -71,7 +71,7 @@ def test_a_seed_of_the_users_is_kept() -> None:
         ("EnvPool/Pong-v5", {"num_envs": 8}, "num_envs=8 is not legal.*set num_envs_per_worker"),
         ("EnvPool/Pong-v5", {"batch_size": 8}, "batch_size=8 is not legal.*set num_groups=2"),
         ("EnvPool/Pong-v5", {"reward_clip": True}, "it hides the true score"),
-        ("EnvPool/Go9x9-v1", {}, "has 2 players; Penstock trains one agent"),
+        ("EnvPool/Go9x9-v1", {}, "has 2 players; of EnvPool's, Penstock trains tasks of one"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_made(env: str, env_kwargs: Any, message: str) -> None:

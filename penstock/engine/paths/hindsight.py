@@ -49,6 +49,8 @@ class HindsightPath(ReplayPath):
         config = algorithm.config
         if algorithm.first_priorities() is not None:
             raise _refused(config, f"{algorithm.name()} finds first priorities by values of actions that were chosen")
+        if config.num_agents is not None:
+            raise _refused(config, "goals are those of one agent, and the environment has several")
         try:
             Goals(algorithm.observation)
             lanes = make_lanes(resolve_env(config), 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)

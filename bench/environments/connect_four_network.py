@@ -1,0 +1,35 @@
+"""A network for connect four: every four in a line lies in a square of four by four, which one convolution sees."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from penstock.envs.spaces import ObservationSpec
+
+COLUMNS, ROWS, SIDE = 7, 6, 4
+
+
+class Fours(nn.Module):
+    """Features float32 ``[N, 128]`` of boards ``[N, 84]``."""
+
+    output_size = 128
+
+    def __init__(self, observation: ObservationSpec) -> None:
+        super().__init__()
+        channels = 64
+        self.layers = nn.Sequential(
+            nn.Unflatten(1, (2, COLUMNS, ROWS)),
+            nn.Conv2d(2, channels, SIDE),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(channels * (COLUMNS - SIDE + 1) * (ROWS - SIDE + 1), self.output_size),
+            nn.ReLU(),
+            nn.Linear(self.output_size, self.output_size),
+            nn.ReLU(),
+        )
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """See the board, which is all that an observation has beside its mask."""
+        (board,) = observation.values()
+        features: Tensor = self.layers(board)
+        return features
