@@ -135,7 +135,6 @@ def evaluate(args: list[str]) -> int:
     if flags.max_steps is not None and flags.max_steps < 1:
         return _wrong(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.envs.failures import EnvironmentFailure
-    from penstock.play.evaluation import evaluate_run, evaluate_together
     from penstock.runs.checkpoint import verify_checkpoint
     from penstock.runs.run_directory import RunDirectory, policies_of, resolve_checkpoint
 
@@ -151,11 +150,15 @@ def evaluate(args: list[str]) -> int:
             run = flags.run if len(paths) > 1 else path.parent.parent
             video = str(RunDirectory.open(run).film_path(meta["steps"]))
         if len(paths) > 1:
+            from penstock.play.evaluation import evaluate_together
+
             results = evaluate_together(
                 paths, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
                 max_steps=flags.max_steps,
             )  # fmt: skip
         else:
+            from penstock.play.evaluation import evaluate_run
+
             results = {"": evaluate_run(
                 path, episodes=flags.episodes, deterministic=flags.deterministic, video=video, seed=flags.seed,
                 max_steps=flags.max_steps,

@@ -70,7 +70,8 @@ class Supervisor:
     config
         The run's settings.
     policies
-        Its policies. Their arenas hold the weights to start from, and the best of a run that goes on.
+        Its policies. Their arenas hold the weights to start from, and the best of a run that goes on. They are let go of
+        when the run is closed.
     env
         The environment.
     frame_skip
@@ -84,7 +85,7 @@ class Supervisor:
     def __init__(
         self,
         config: Config,
-        policies: Sequence[Policy],
+        policies: list[Policy],
         env: EnvSpec,
         frame_skip: int,
         run_directory: RunDirectory | None,
@@ -215,6 +216,7 @@ class Supervisor:
             self._rest()
             self.backend.close(patience)
             self._chronicle.close()
+            self._policies.clear()  # whatever memory they hold, such as replay buffers, is given back
 
     # -- decisions -------------------------------------------------------------------------------------------------
 

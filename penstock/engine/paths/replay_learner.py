@@ -59,14 +59,16 @@ class ReplayLearner(Learner):
         self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
         self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
         self._batches = replay.batches_before  # learned from since the limiter began to count
+        self._published_at = self._steps  # steps that the published weights are said to have learned from
 
     def poll(self) -> bool:
         """Make one update; False while none is due, or while the goal is reached."""
         if not self._has_reached_goal:  # there the count stands still, though workers go on as far as the limiter lets
             self._count_steps()  # them: what is said last is what the last checkpoint says
         if self._has_reached_goal:
-            if self._weights.steps != self._steps:  # steps are counted without an update, too
+            if self._steps != self._published_at:  # steps are counted without an update, too
                 self._weights.publish(self._version, self._steps)
+                self._published_at = self._steps
             self._publish()
             self._report_progress()
             self._clock.switch("wait for goal")
@@ -87,6 +89,7 @@ class ReplayLearner(Learner):
         self._count_steps()
         if self._version >= self._weights.version + self._config.publish_interval or self._has_reached_goal:
             self._publish()
+            self._published_at = self._steps
         self._owe(metrics)
         if self._replay.calls_for_steps:
             self._arena.ring_rollout_workers()
@@ -139,6 +142,7 @@ class ReplayLearner(Learner):
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
     def _weights_set(self) -> None:
+        self._published_at = self._steps
         self._algorithm.restart_target(self._model)
 
     def experience(self) -> dict[str, float]:
