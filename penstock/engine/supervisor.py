@@ -70,8 +70,8 @@ class Supervisor:
     config
         The run's settings.
     policies
-        Its policies. Their arenas hold the weights to start from, and the best of a run that goes on. They are let go of
-        when the run is closed.
+        Its policies. Their arenas hold the weights to start from, and the best of a run that goes on. When the run is
+        closed they are let go of.
     env
         The environment.
     frame_skip
