@@ -230,9 +230,9 @@ def test_workers_take_turns_at_the_statistics_so_that_no_row_and_no_value_is_los
     settings = {**LOCAL, "num_envs_per_worker": 1, "segment_length": 5, "normalize_observations": False}
     obs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
     with Trainer(A3C, **settings, learning_rate=1e-20, total_steps=4_000) as trainer:
+        model = trainer._policies[0].algorithm.build_model()
 
         def values(weights: dict[str, Tensor]) -> Tensor:
-            model = trainer._policies[0].algorithm.build_model()
             model.load_state_dict(weights)
             with torch.no_grad():
                 return model.denormalize_value(model.evaluate(obs)[1])
@@ -553,6 +553,8 @@ def test_a_finite_gradient_in_between_forgives_those_before():
 @pytest.mark.parametrize("settings", [ONE_LANE, LOCAL], ids=["serial", "local"])
 def test_gradients_that_are_never_finite_end_the_run_with_a_diagnosis(settings):
     story = rf"{MAX_SKIPPED_IN_A_ROW} updates in a row were not finite \(loss nan, .* lower learning_rate"
-    with Trainer(Ruined, **settings, total_steps=FOR_EVER) as trainer, pytest.raises(TrainingFailed, match=story):
-        trainer.train(quiet=True)
-    assert trainer._policies[0].arena.contributions[:, Contribution.SKIPPED].max() == MAX_SKIPPED_IN_A_ROW
+    with Trainer(Ruined, **settings, total_steps=FOR_EVER) as trainer:
+        brought = trainer._policies[0].arena.contributions
+        with pytest.raises(TrainingFailed, match=story):
+            trainer.train(quiet=True)
+    assert brought[:, Contribution.SKIPPED].max() == MAX_SKIPPED_IN_A_ROW

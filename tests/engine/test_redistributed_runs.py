@@ -200,8 +200,8 @@ def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys
     with penstock.PPO(**{**given, "total_steps": 4_800, "seed": 1}) as algo:
         algo.train(quiet=True)
         choice, shown = chosen_first(algo, algo.get_parameters()[0], DelayedPicture), algo.status.experience
-        encoder = build_predictor(algo._policies[0].algorithm).encoder
-    assert type(encoder) is type(algo._policies[0].algorithm.build_model().encoder)
+        algorithm = algo._policies[0].algorithm
+    assert type(build_predictor(algorithm).encoder) is type(algorithm.build_model().encoder)
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] == 1.0 and choice == 1
 
 

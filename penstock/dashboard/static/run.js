@@ -5,6 +5,7 @@ import { clock, count, el, get, number, stream } from "./dom.js";
 
 const MOST_ROWS = 4000; // beyond these the server is asked for fewer, which hide no spike
 const MOST_LOG_LINES = 500;
+const PAUSE = 1600; // ms between two drawings: most of what an open page costs is drawing, and a line is seen within 2 s
 
 export async function runPage(page, id) {
   const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
@@ -30,6 +31,7 @@ export async function runPage(page, id) {
   showStatus({ state: about.summary.state, status: about.status });
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false;
+  let drawnAt = 0, waiting = 0;
 
   function showStatus(news) {
     state.textContent = news.state;
@@ -74,6 +76,15 @@ export async function runPage(page, id) {
     });
   }
 
+  function drawSoon() {
+    if (waiting) return;
+    waiting = setTimeout(() => {
+      waiting = 0;
+      drawnAt = performance.now();
+      if (!isClosed) draw();
+    }, Math.max(0, drawnAt + PAUSE - performance.now()));
+  }
+
   async function read() {
     if (isReading) return;
     isReading = true;
@@ -108,7 +119,7 @@ export async function runPage(page, id) {
       if (isAtEnd) log.scrollTop = log.scrollHeight;
     }
     if (metrics.count) told.textContent = "";
-    if (news.metrics || news.hardware) draw();
+    if (news.metrics || news.hardware) drawSoon();
   }
 
   let close = () => {};
@@ -129,6 +140,7 @@ export async function runPage(page, id) {
   reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
   return () => {
     isClosed = true;
+    clearTimeout(waiting);
     close();
     window.removeEventListener("theme", rebuild);
     for (const chart of drawn) chart.destroy();
