@@ -195,6 +195,7 @@ class SeatLanes(Lanes):
         self.pending = np.zeros(self.num_lanes, np.bool_)
         self._all = games
         self._seats = list(seats)
+        self._lanes_of = [list(enumerate(seats, number * len(seats))) for number in range(num_games)]  # and their seats
         self._team_reward = team_reward
         self._may_wait = is_simultaneous and observation.mask is not None
         self._is_reset = False
@@ -273,7 +274,7 @@ class SeatLanes(Lanes):
         """What the team does in a game, by seat; where agents are simultaneous, who was not asked does anything."""
         return {
             seat: self._chosen[lane] if self._acts[lane] else self._idle_action
-            for lane, seat in self._lanes_of(number)
+            for lane, seat in self._lanes_of[number]
             if self._acts[lane] or is_simultaneous
         }
 
@@ -284,7 +285,7 @@ class SeatLanes(Lanes):
         has no steps.
         """
         self._gather(number, turn)
-        for lane, seat in self._lanes_of(number):
+        for lane, seat in self._lanes_of[number]:
             if seat in turn.ended:
                 self._end(lane, turn.ended[seat])
             if seat in turn.asked:
@@ -292,7 +293,7 @@ class SeatLanes(Lanes):
 
     def end_game(self, number: int) -> None:
         """A game is over, or was never begun."""
-        for lane, seat in self._lanes_of(number):
+        for lane, seat in self._lanes_of[number]:
             if self._lives[lane]:
                 problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
                 raise self._all.failure("step", number, seat, problem, named=True)
@@ -308,10 +309,6 @@ class SeatLanes(Lanes):
         for lane, ending in self._endings.items():
             if SUCCESS in ending.info:
                 self._episodes.tell_success(lane, ending.info[SUCCESS])
-
-    def _lanes_of(self, number: int) -> list[tuple[int, int]]:
-        """The lanes of a game, and their seats in it."""
-        return list(enumerate(self._seats, number * len(self._seats)))
 
     def _end(self, lane: int, ending: Ending) -> None:
         self._collect("step", lane, ending.info)
@@ -348,7 +345,7 @@ class SeatLanes(Lanes):
 
     def _gather(self, number: int, turn: Turn) -> None:
         """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
-        lanes = self._lanes_of(number)
+        lanes = self._lanes_of[number]
         rewards = {lane: self._number(lane, turn.rewards[seat]) for lane, seat in lanes if seat in turn.rewards}
         if self._team_reward != "own":
             total = sum(rewards.values())

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.config import ConfigError, ReplayConfig
 from penstock.engine.paths.base import ExperienceWriter
-from penstock.engine.paths.replay import ReplayPath, make_replay
+from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.hindsight import HindsightWriter
-from penstock.experience.run_replay import transition_fields
-from penstock.replay import Field, NStep, ReplayBuffer
+from penstock.replay import Field
 
 if TYPE_CHECKING:
-    from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.engine.roles.learner import Start
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -73,7 +71,9 @@ class HindsightPath(ReplayPath):
         """
         config = algorithm.config
         assert isinstance(config, ReplayConfig) and config.hindsight is not None
-        replay, note = make_replay(algorithm, start, saved, relabelled_buffer(algorithm))
+        seen = algorithm.observation
+        own = Field(seen.shape, seen.dtype)  # no two rows share an observation, for goals differ
+        replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
 
     def writer(
@@ -84,25 +84,6 @@ class HindsightPath(ReplayPath):
             arena, worker, cast("SingleLanes", lanes), first_lane, self.replay,
             strategy=self.strategy, goals_per_step=self.goals_per_step, seed=self.seed,
         )  # fmt: skip
-
-
-def relabelled_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:
-    """Make the replay buffer of an algorithm with hindsight: no two rows share an observation, for goals differ.
-
-    Raises
-    ------
-    MemoryError
-        The buffer does not fit in memory; the message shows the arithmetic.
-    """
-    config, observation = algorithm.config, algorithm.observation
-    fields = transition_fields(observation, algorithm.action, with_values=False)
-    return ReplayBuffer(
-        config.buffer_size,
-        fields | {"obs": Field(observation.shape, observation.dtype)},
-        sampler=algorithm.sampler(),
-        n_step=NStep(1, config.gamma),
-        seed=config.seed,
-    )
 
 
 def _refused(config: ReplayConfig, why: str) -> ConfigError:

@@ -251,6 +251,7 @@ class ActorLearner(Inference):
                 losses={name: value.item() for name, value in metrics.items()},
                 lag=(min(lags), float(np.mean(lags)), max(lags)),
                 learning_rate=self._shared.optimizer.param_groups[0]["lr"],
+                policy=self._arena.policy,
             )
         )
 

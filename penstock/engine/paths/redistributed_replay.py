@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.config import Config, ConfigError
 from penstock.engine.paths.base import ExperienceWriter
 from penstock.engine.paths.redistributed import predictor_numbers
-from penstock.engine.paths.replay import ReplayPath, make_replay
+from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.feed import Feed
 from penstock.experience.redistributed import RedistributedWriter
-from penstock.experience.run_replay import transition_fields
-from penstock.replay import Field, NStep, ReplayBuffer
+from penstock.replay import Field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.algorithms.bases.replay import ReplayAlgorithm
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.paths.replay_learner import ReplayLearner
+    from penstock.engine.roles.learner import Start
     from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -67,7 +65,7 @@ class RedistributedReplayPath(ReplayPath):
         MemoryError
             One of them does not fit in memory; the message shows the arithmetic.
         """
-        replay, note = make_replay(algorithm, start, saved, redistributed_buffer(algorithm))
+        replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, kind=Field((), "int8")))
         return cls(replay, algorithm, Feed.make(shape, PIECE)), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> Self:
@@ -92,40 +90,14 @@ class RedistributedReplayPath(ReplayPath):
             max_steps=self.algorithm.config.redistributor_max_steps,
         )  # fmt: skip
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Draw batches from the buffer, and show how well returns are predicted."""
+    @classmethod
+    def learner_class(cls) -> type[ReplayLearner]:
+        """What shows how well returns are predicted, too."""
         from penstock.engine.paths.redistributed_replay_learner import RedistributedReplayLearner
 
-        return RedistributedReplayLearner(algorithm, arena, state, learning, report, self.replay, weights)
+        return RedistributedReplayLearner
 
     @property
     def saving_apart(self) -> int:
         """The redistributor, where it is saved, and the learner, where the buffer is."""
         return super().saving_apart + (self.predictor_saved_at is not None)
-
-
-def redistributed_buffer(algorithm: ReplayAlgorithm) -> ReplayBuffer:
-    """Make the replay buffer: of transitions, and the kind of each one's reward.
-
-    Raises
-    ------
-    MemoryError
-        The buffer does not fit in memory; the message shows the arithmetic.
-    """
-    config = algorithm.config
-    fields = transition_fields(algorithm.observation, algorithm.action, with_values=False)
-    return ReplayBuffer(
-        config.buffer_size,
-        fields | {"kind": Field((), "int8")},
-        sampler=algorithm.sampler(),
-        n_step=NStep(config.n_step, config.gamma),
-        seed=config.seed,
-    )

@@ -10,12 +10,13 @@ from penstock.config import Config, ReplayConfig
 from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.transitions import TransitionWriter
-from penstock.replay import NStep, RateLimiter, ReplayBuffer, ReplayFileError
+from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
+    from penstock.engine.paths.replay_learner import ReplayLearner
     from penstock.engine.roles.learner import Learner, LearnerState, Start
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -89,9 +90,14 @@ class ReplayPath(DataPath):
         weights: MakeWeights,
     ) -> Learner:
         """Draw batches from the buffer."""
+        return self.learner_class()(algorithm, arena, state, learning, report, self.replay, weights)
+
+    @classmethod
+    def learner_class(cls) -> type[ReplayLearner]:
+        """What learns from them."""
         from penstock.engine.paths.replay_learner import ReplayLearner
 
-        return ReplayLearner(algorithm, arena, state, learning, report, self.replay, weights)
+        return ReplayLearner
 
     def steps_taken(self, learned: int, asked: int) -> int:
         """Those in the buffer; the steps that are asked for have been let in already."""
@@ -133,13 +139,7 @@ def make_replay(
     config, state = algorithm.config, (start.learning or {}).get("replay")
     first_priorities = algorithm.first_priorities()
     if buffer is None:
-        buffer = ReplayBuffer(
-            config.buffer_size,
-            transition_fields(algorithm.observation, algorithm.action, with_values=first_priorities is not None),
-            sampler=algorithm.sampler(),
-            n_step=NStep(config.n_step, config.gamma),
-            seed=config.seed,
-        )
+        buffer = transition_buffer(algorithm)
     limiter = RateLimiter(
         samples_per_insert=config.updates_per_step * config.batch_size,
         min_size=config.min_steps,
@@ -168,3 +168,21 @@ def make_replay(
         f"{min(config.min_steps, start.state.steps):,} of them uncounted"
     )
     return replay.refilled(start.state.steps), note
+
+
+def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> ReplayBuffer:
+    """Make an empty replay buffer of an algorithm's transitions; `fields` are stored beside, or in place of others.
+
+    Raises
+    ------
+    MemoryError
+        The buffer does not fit in memory; the message shows the arithmetic.
+    """
+    config, with_values = algorithm.config, algorithm.first_priorities() is not None
+    return ReplayBuffer(
+        config.buffer_size,
+        transition_fields(algorithm.observation, algorithm.action, with_values=with_values) | fields,
+        sampler=algorithm.sampler(),
+        n_step=NStep(config.n_step, config.gamma),
+        seed=config.seed,
+    )
