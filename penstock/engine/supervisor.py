@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ import numpy as np
 from penstock.algorithms import algorithm_id
 from penstock.config import Config
 from penstock.engine.backends.base import Backend
+from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
@@ -126,7 +126,7 @@ class Supervisor:
         )  # fmt: skip
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
-        self._interrupted = threading.Event()
+        self._interrupted = Interrupted()
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Supervisor:
         self,
         goal: int,
         deadline: float | None,
-        interrupted: threading.Event,
+        interrupted: Interrupted,
         view: View,
         on_update: OnUpdate | None,
     ) -> str:
@@ -232,8 +232,8 @@ class Supervisor:
         for policy in self._policies:
             policy.arena.control[Control.GOAL] = 0
 
-    def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: threading.Event) -> str:
-        if interrupted.is_set():
+    def _reason_to_stop(self, goal: int, deadline: float | None, interrupted: Interrupted) -> str:
+        if interrupted.has_come:
             return "interrupted"
         if self.evaluations.has_reached_target:
             return "target"
@@ -268,12 +268,12 @@ class Supervisor:
         self.backend.send(name_of(RoleKind.REDISTRIBUTOR, policy), command)
         return self.backend.send(name_of(RoleKind.LEARNER, policy), command)
 
-    def _evaluate_now(self, interrupted: threading.Event) -> str:
+    def _evaluate_now(self, interrupted: Interrupted) -> str:
         """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
         evaluations = self.evaluations
 
         def is_over() -> bool:
-            return interrupted.is_set() or evaluations.has_reached_target or evaluations.is_overdue
+            return interrupted.has_come or evaluations.has_reached_target or evaluations.is_overdue
 
         while evaluations.is_under_way and not is_over():
             self._turn()
@@ -288,7 +288,7 @@ class Supervisor:
             self._chronicle.event(
                 "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
             )
-        if interrupted.is_set():
+        if interrupted.has_come:
             return "interrupted"
         return "target" if evaluations.has_reached_target else ""
 
@@ -404,7 +404,7 @@ class Supervisor:
     def _require_no_failure(self) -> None:
         if self._failure is not None and not self._is_failing:
             role, failure = self._failure
-            if self._interrupted.is_set() and not role.startswith(RoleKind.LEARNER):
+            if self._interrupted.has_come and not role.startswith(RoleKind.LEARNER):
                 return  # the run ends anyway: the signal has reached what an environment had started, too
             speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
             story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -203,11 +204,31 @@ def test_the_same_signal_at_once_is_one_and_later_it_is_the_second(monkeypatch):
     with interruption() as interrupted:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert interrupted.is_set()
+        assert interrupted.has_come
     monkeypatch.setattr("penstock.engine.backends.interruption.ECHO_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt), interruption():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_may_come_at_any_moment_of_the_handling_of_another():
+    came = 0
+
+    def again(frame, event, arg):
+        nonlocal came
+        if event == "line":
+            came += 1
+            os.kill(os.getpid(), signal.SIGTERM)  # handled before the line is
+        return again
+
+    with interruption() as interrupted:
+        sys.settrace(lambda frame, event, arg: again if frame.f_code.co_name != "again" else None)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            sys.settrace(None)
+        assert interrupted.has_come
+    assert came
 
 
 def test_a_signal_that_was_ignored_before_stays_ignored():
@@ -215,9 +236,9 @@ def test_a_signal_that_was_ignored_before_stays_ignored():
     try:
         with interruption() as interrupted:
             os.kill(os.getpid(), signal.SIGINT)
-            assert not interrupted.is_set()
+            assert not interrupted.has_come
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupted.is_set()
+            assert interrupted.has_come
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

@@ -23,13 +23,24 @@ ECHO_SECONDS = 0.5  # within which a signal that comes again is the same one: `t
 Handler = Callable[[int, FrameType | None], None]
 
 
+@dataclass
+class Interrupted:
+    """Whether a signal has asked for the end.
+
+    No `threading.Event`: the handler of a second signal, which may run while that of the first sets it, would wait for
+    ever for the event's lock.
+    """
+
+    has_come: bool = False
+
+
 @contextmanager
-def interruption() -> Iterator[threading.Event]:
-    """Set an event at the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second.
+def interruption() -> Iterator[Interrupted]:
+    """Note the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second.
 
     A signal that was ignored before, as SIGINT is in what a shell runs in the background, stays ignored.
     """
-    interrupted = threading.Event()
+    interrupted = Interrupted()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
@@ -37,10 +48,10 @@ def interruption() -> Iterator[threading.Event]:
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if interrupted.is_set() and now >= echo_until.get(signum, 0.0):
+        if interrupted.has_come and now >= echo_until.get(signum, 0.0):
             raise KeyboardInterrupt
         echo_until.setdefault(signum, now + ECHO_SECONDS)
-        interrupted.set()
+        interrupted.has_come = True
 
     _installed.append(_Installed(interrupt))
     try:
