@@ -1,6 +1,6 @@
 """Algorithms and kinds of replay beside each other on MinAtar: the same steps, several seeds.
 
-    python bench/minatar.py COMPARISON [--methods NAME ...] [--games Breakout Seaquest ...] [--seeds 3] [--steps N]
+    python bench/on_minatar.py COMPARISON [--methods NAME ...] [--games Breakout Seaquest ...] [--seeds 3] [--steps N]
                             [--write FILE] [--plot FILE]
 
     replay    IMPALA with half of each batch fresh and half from one source: uniform, attentive, elite by each strategy
