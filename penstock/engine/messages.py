@@ -195,9 +195,25 @@ class Died:
     story: str
 
 
+@dataclass(frozen=True)
+class Of:
+    """What one of several roles of a process reports.
+
+    Attributes
+    ----------
+    role
+        Its name.
+    said
+        What it reports.
+    """
+
+    role: str
+    said: Report
+
+
 Report = (
-    Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved | ContentsSaved
-    | WeightsSet | Note | Ready | Failed | Died
+    Of | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
+    | ContentsSaved | WeightsSet | Note | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """What a role is given to report by."""
@@ -281,7 +297,23 @@ class Stop:
     """End by yourself."""
 
 
-Command = Save | SetWeights | Evaluate | Stop
+@dataclass(frozen=True)
+class To:
+    """A command to one of several roles of a process.
+
+    Attributes
+    ----------
+    role
+        Its name.
+    command
+        What it is told.
+    """
+
+    role: str
+    command: Command
+
+
+Command = Save | SetWeights | Evaluate | Stop | To
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

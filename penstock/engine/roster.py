@@ -17,6 +17,7 @@ from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.together import LearnersRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores
@@ -58,7 +59,10 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
     algorithms = tuple(policy.algorithm for policy in policies)
     config = algorithms[0].config
     is_central = infers_centrally(config.inference, algorithms[0])
-    policy_threads, learner_threads = share_threads(config, shape.num_workers, is_central, len(policies))
+    is_shared = learners_share_a_process(policies, shape.num_workers)
+    policy_threads, learner_threads = share_threads(
+        config, shape.num_workers, is_central, 1 if is_shared else len(policies)
+    )
     paths = tuple(policy.path for policy in policies)
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
@@ -66,6 +70,7 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else algorithms)
         for i in range(shape.num_workers)
     ]
+    learners = []
     for number, policy in enumerate(policies):
         acts = PolicyRole(policy.algorithm, policy.path, policy_threads, number)
         state, learning = policy.start.state, policy.start.learning
@@ -73,9 +78,21 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         if is_central and shares_device(config):
             specs.append(DeviceRole(learner, acts))
         else:
-            specs += [acts, learner] if is_central else [learner]
+            specs += [acts] if is_central else []
+            learners.append(learner)
         specs += policy.path.roles(policy.algorithm, number)
+    if is_shared:
+        specs.append(LearnersRole(tuple(learners)))
+    else:
+        specs += learners
     return [*specs, EvaluatorRole(algorithms, env)]
+
+
+def learners_share_a_process(policies: Sequence[Learnt], num_workers: int) -> bool:
+    """Whether all learners of a run live in one process: where cores are too few for one each."""
+    config = policies[0].algorithm.config
+    is_possible = config.backend == "local" and torch.device(config.device).type == "cpu"
+    return is_possible and len(policies) > 1 and whole_cores() < num_workers + len(policies)
 
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:

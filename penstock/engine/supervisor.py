@@ -33,6 +33,7 @@ from penstock.engine.messages import (
     Learned,
     LearnedInWorker,
     Note,
+    Of,
     Ready,
     Report,
     Save,
@@ -41,9 +42,9 @@ from penstock.engine.messages import (
     WeightsSet,
 )
 from penstock.engine.policies import Policy
-from penstock.engine.roles.device import parts_of
 from penstock.engine.roles.learner import LearningDiverged
 from penstock.engine.roles.specs import name_of, policy_of
+from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs
 from penstock.engine.saves import SAVE_SECONDS, Saves
 from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
@@ -355,6 +356,8 @@ class Supervisor:
 
     def _handle(self, role: str, report: Report) -> None:
         match report:
+            case Of(name, said):
+                self._handle(name, said)
             case Learned():
                 self.progress.take_learned(report, policy_of(role))
             case LearnedInWorker(policy=policy):

@@ -54,7 +54,8 @@ class ExperienceArena:
     begin
         Where it begins in the mapped memory.
     first
-        The arena of the run's first policy, whose rollout workers' bells are those of all; None: it is this.
+        The arena of the run's first policy, whose learner's and rollout workers' bells are those of all; None: it is
+        this.
 
     Attributes
     ----------
@@ -136,14 +137,14 @@ class ExperienceArena:
             self.best_weights = WeightsBlock.attach(arena, offset("best_weights"))
             self.redistribution = WeightsBlock.attach(arena, offset("redistribution"))
         bell = Doorbell.create if fresh else Doorbell.attach
-        self.learner_bell = bell(arena, offset("learner_bell"))
         self.policy_bell = bell(arena, offset("policy_bell"))
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
         self.redistributor_bell = bell(arena, offset("redistributor_bell"))
         if first is None:
+            self.learner_bell = bell(arena, offset("learner_bell"))
             self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
         else:
-            self.rollout_bells = first.rollout_bells
+            self.learner_bell, self.rollout_bells = first.learner_bell, first.rollout_bells
         self.requests = Requests(shape, array, self.policy_bell, self.rollout_bells)
         self.policies: tuple[ExperienceArena, ...] = (self,)
         for other in shape.others:

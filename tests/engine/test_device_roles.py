@@ -16,9 +16,10 @@ from penstock.config import make_config
 from penstock.engine import roster
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.roles.device import Companion, DeviceRole, Pair, parts_of
+from penstock.engine.roles.device import Companion, DeviceRole, Pair
 from penstock.engine.roles.learner import LearnerState
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
+from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import penstock
+from penstock.algorithms.appo import APPO
 from penstock.config import ConfigError
+from penstock.engine.endings import TrainingFailed
 from penstock.engine.policies import checkpoints_to_go_on_from
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
@@ -70,15 +72,17 @@ def test_weights_of_one_policy_are_set_and_the_other_goes_on_as_it_was():
             trainer.set_parameters({"hunters": zeros})
 
 
-@pytest.mark.parametrize("inference", ["local", "central"])
-def test_in_processes_a_run_is_saved_resumed_and_played(tmp_path, inference):
+@pytest.mark.parametrize(("inference", "cores"), [("local", 2), ("central", 4)])
+def test_in_processes_a_run_is_saved_resumed_and_played(tmp_path, inference, cores, monkeypatch):
+    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
     settings = {**SMALL, "inference": inference, "run_dir": str(tmp_path / "run")}
     with penstock.APPO(**settings, total_steps=3_000) as trainer:
         trainer.train(2_000, quiet=True)
         roles = set(pids_of(trainer))
         weights, steps = trainer.get_parameters(), trainer.status.steps
     policy_workers = {"policy-0", "policy-1"} if inference == "central" else set()
-    assert roles == {"launcher", "rollout-0", "learner", "learner-1", "evaluator"} | policy_workers
+    learners = {"learner"} if cores == 2 else {"learner", "learner-1"}  # both in one process, or each in its own
+    assert roles == {"launcher", "rollout-0", "evaluator"} | learners | policy_workers
     run = RunDirectory.open(tmp_path / "run")
     assert run.policies == ["hunters", "prey"]
     with penstock.APPO.resume(tmp_path / "run") as resumed:
@@ -145,6 +149,21 @@ def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
         status, watched = trainer.status, Watched(list(pids_of(trainer).values()))
         assert status.restarts == 1 and all(policy.steps > 900 for policy in status.policies)
     assert not watched.left_after(5.0)
+
+
+class FailingForPrey(APPO):
+    def loss(self, batch, policy, value):
+        if self.config.entropy_coef == 0.0:
+            raise ArithmeticError("the prey is lost")
+        return super().loss(batch, policy, value)
+
+
+def test_of_learners_in_one_process_the_one_that_fails_is_named(monkeypatch):
+    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: 2)
+    settings = {**SMALL, "run_dir": None, "total_steps": 10**9}
+    lost = pytest.raises(TrainingFailed, match=r"^learner-1 failed:(.|\n)*the prey is lost")
+    with penstock.Trainer(FailingForPrey, **settings) as trainer, lost:
+        trainer.train(quiet=True)
 
 
 def policies(**of_each):

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.device import parts_of
+from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec

@@ -15,9 +15,9 @@ from multiprocessing.reduction import ForkingPickler
 from penstock.engine.backends import launcher
 from penstock.engine.backends.process import Told, describe_status, tell
 from penstock.engine.backends.restarts import Restarts, RoleDied, successor
-from penstock.engine.messages import Command, Died, Failed, Handler, Ready, Report, Stop
-from penstock.engine.roles.device import parts_of
+from penstock.engine.messages import Command, Died, Failed, Handler, Of, Ready, Report, Stop, To
 from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.together import LearnersRole, parts_of
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
 
@@ -39,7 +39,8 @@ class Process:
     spec: RoleSpec
     pid: int
     control: Connection
-    failure: Failed | None = None
+    failure: Of | None = None
+    """The first `Failed` of its roles."""
 
 
 @dataclass
@@ -102,6 +103,9 @@ class LocalBackend:
         self._launcher = launcher.take()
         self._is_closed = False
         self._processes: dict[str, Process] = {}
+        self._processes_of = {  # names by those of the roles in them, where there are several
+            part.name: spec.name for spec in specs if isinstance(spec, LearnersRole) for part in spec.learners
+        }
         self._replacements: dict[str, Replacement] = {}
 
     def start(self) -> None:
@@ -132,10 +136,10 @@ class LocalBackend:
         if role in self._replacements:
             self._replacements[role].commands.append(command)
             return True
-        process = self._processes.get(role)
+        process = self._processes.get(self._processes_of.get(role, role))
         if process is None:
             return False
-        sending = Sending(process.control, command)
+        sending = Sending(process.control, To(role, command) if role in self._processes_of else command)
         while sending.is_alive():
             # A role whose own reports fill the pipe reads nothing until they are heard.
             self._hear(process)
@@ -194,12 +198,13 @@ class LocalBackend:
     def _hear(self, process: Process) -> None:
         name = process.spec.name
         while (message := _receive(process.control)) is not None:
-            if isinstance(message, Ready):
+            report = message if isinstance(message, Of) else Of(name, message)
+            if isinstance(report.said, Ready):
                 self._restarts.begun(name)
-            elif isinstance(message, Failed):
-                process.failure = message
+            elif isinstance(report.said, Failed):
+                process.failure = process.failure or report
             else:
-                self._handle(name, message)
+                self._handle(report.role, report.said)
 
     def _bury(self, pid: int, status: int) -> None:
         process = next((p for p in self._processes.values() if p.pid == pid), None)
@@ -207,11 +212,13 @@ class LocalBackend:
             return
         self._hear(process)
         process.control.close()
-        name, failure = process.spec.name, process.failure
+        name = process.spec.name
         del self._processes[name]
-        if failure is not None:
+        if process.failure is not None:
+            failed, failure = process.failure.role, process.failure.said
+            assert isinstance(failure, Failed)
             if not self._restarts.forgives(name, failure):
-                self._handle(name, failure)
+                self._handle(failed, failure)
                 return
             story, back_off = f"{name}: {failure.error}", self._restarts.after_failure(name)
         else:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 from penstock.engine.backends.process import SLEEP, SPIN
 from penstock.engine.messages import Command, Tell
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role, RoleSpec
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role
 from penstock.engine.watching.clock import count_as_companion
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
@@ -131,11 +131,3 @@ class Pair:
         """Close both."""
         self._companion.close()
         self._role.close()
-
-
-def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
-    """The roles that these make, each with its own row of the arena's gauges."""
-    parts: list[RoleSpec] = []
-    for spec in specs:
-        parts += [spec.policy, spec.learner] if isinstance(spec, DeviceRole) else [spec]
-    return parts
