@@ -4,6 +4,9 @@ import argparse
 import re
 import runpy
 import shlex
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
 
 import pytest
 
@@ -58,3 +61,10 @@ def test_a_script_has_the_flags_that_it_shows(start, script, capsys):
     assert described, "its docstring shows no command"
     named = set(re.findall(r"--[a-z0-9-]+", described.partition("\n\n")[0]))
     assert named <= set(re.findall(r"--[a-z0-9-]+", usage))
+
+
+def test_no_script_hides_a_package_that_it_may_import():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", each)[0].replace("-", "_") for group in extras.values() for each in group}
+    scripts = {script.stem for folder in ("bench", "examples") for script in (ROOT / folder).glob("*.py")}
+    assert not scripts & (named | set(packages_distributions()) | sys.stdlib_module_names)
