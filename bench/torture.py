@@ -8,7 +8,7 @@ story is of a serial run: its checkpoints must be, bit for bit, those of a twin 
 whom is drawn from the seed; when exactly it happens is up to the machine.
 
 Stories follow one another until so many faults are done (several minutes), or with --hours until the time is over.
---short is the form of the test suite: a few stories of one life with three faults. The end is a table, and exit code 1
+--short is the form of the test suite: a few stories of one life with two faults. The end is a table, and exit code 1
 if anything was not as it should be; what the runs in question have written is then kept, and named.
 """
 
@@ -53,7 +53,7 @@ def stories(seed: int, is_short: bool) -> Iterator[Story]:
     """Draw stories for ever; in the short form a few small ones."""
     number = 0
     while not is_short or number < SHORT_STORIES:
-        yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=3) if is_short else draw(seed, number)
+        yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=2) if is_short else draw(seed, number)
         number += 1
 
 

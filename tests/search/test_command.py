@@ -75,7 +75,7 @@ def test_help_names_the_algorithms_and_the_flags_of_its_own(capsys):
 def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
-    tiny = ["--total-steps", "80000", "--eval-episodes", "1", "--num-envs-per-worker", "2", "--hidden-sizes", "8"]
+    tiny = ["--total-steps", "40000", "--eval-episodes", "1", "--num-envs-per-worker", "2", "--hidden-sizes", "8"]
     search = ["search", *APPO, *tiny, "--space", str(space), "--dir", "found", "--trials"]
     with started(["-m", "penstock.cli", *search, "2"], tmp_path) as process:
         evaluations = tmp_path / "found" / "trial-0-seed-0" / "evaluations.jsonl"
@@ -95,7 +95,7 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
     for trial in written["trials"]:
         run = RunDirectory.open(tmp_path / trial["runs"][0])
         assert run.config["learning_rate"] == trial["settings"]["learning_rate"]
-        assert run.checkpoints.latest_steps() >= 80_000
+        assert run.checkpoints.latest_steps() >= 40_000
     assert "resumed at step" in (tmp_path / "found" / "trial-0-seed-0" / "log.txt").read_text()
     assert written["trials"][0]["is_as_given"]
 
