@@ -10,6 +10,7 @@ import torch
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
 from penstock.engine.paths import DataPath, data_path
+from penstock.engine.paths.guests import GuestPath
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner, Start
@@ -60,10 +61,13 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
     is_central = infers_centrally(config.inference, algorithms[0])
     policy_threads, learner_threads = share_threads(config, shape.num_workers, is_central, len(policies))
     paths = tuple(policy.path for policy in policies)
+    acting = algorithms
+    if guests := any(other.num_places for other in shape.others):
+        paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[0])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
     specs: list[RoleSpec] = [
-        RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else algorithms)
+        RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else acting)
         for i in range(shape.num_workers)
     ]
     for number, policy in enumerate(policies):
@@ -75,6 +79,8 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         else:
             specs += [acts, learner] if is_central else [learner]
         specs += policy.path.roles(policy.algorithm, number)
+    if guests and is_central:
+        specs.append(PolicyRole(algorithms[0], GuestPath(), policy_threads, len(policies)))
     return [*specs, EvaluatorRole(algorithms, env)]
 
 

@@ -40,6 +40,7 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
+from penstock.engine.opponents import MATCHES, Opponents
 from penstock.engine.policies import Policy
 from penstock.engine.roles.device import parts_of
 from penstock.engine.roles.learner import LearningDiverged
@@ -56,6 +57,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
+from penstock.runs.lines import LinesLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
@@ -119,6 +121,11 @@ class Supervisor:
         self._is_failing = False
         stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
+        self._opponents: Opponents | None = None
+        if arena.guests is not None and arena.guests.pool is not None:
+            log = LinesLog(None if run_directory is None else run_directory.path / MATCHES, self._chronicle.event)
+            self._opponents = Opponents(config, policies[0], arena.guests.pool, log)
+            self.progress.of_opponents = self._opponents.status
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
             saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
@@ -255,6 +262,8 @@ class Supervisor:
 
     def _schedule(self) -> None:
         self.evaluations.schedule(self.meta)
+        if self._opponents is not None:
+            self._opponents.schedule(self.progress.steps)
         self.saves.schedule(self.progress.steps, self.meta)
 
     def _save_run(self) -> None:
@@ -318,6 +327,8 @@ class Supervisor:
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
         about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
+        if self._opponents is not None:
+            about["matches"] = self._opponents.to_json()
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             algorithm = policy.algorithm

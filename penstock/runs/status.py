@@ -94,6 +94,22 @@ class PolicyStatus:
         return self.experience.get("replay/updates_per_step")
 
 
+@dataclass(frozen=True)
+class OpponentStatus:
+    """A past version of the policy that guests play, and how games against it have ended."""
+
+    steps: int
+    """Steps that it had learned from."""
+    rating: float
+    """Its Elo rating."""
+    score: float
+    """Score of the policy in recent games against it: a win is 1, a draw 1/2."""
+    wins: int = 0
+    """Games that the policy has won."""
+    draws: int = 0
+    losses: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Status(PolicyStatus):
     """One moment of a run."""
@@ -117,6 +133,10 @@ class Status(PolicyStatus):
     """Workers replaced so far."""
     policies: tuple[PolicyStatus, ...] = ()
     """Each policy's own, where a run has several."""
+    rating: float | None = None
+    """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
+    opponents: tuple[OpponentStatus, ...] = ()
+    """The past versions that it plays, from the oldest on."""
 
     real_work: float | None = None
     """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is

@@ -49,7 +49,7 @@ class Evaluator:
         self._report = report
         self._clock = Clock(arena.gauges_of(RoleKind.EVALUATOR), self.ACTIVITIES)
         self._policies = [
-            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=True)
+            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=False)
         ]
         self._group = make_group(
             env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR

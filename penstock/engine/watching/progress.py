@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -155,6 +155,8 @@ class Progress:
         What is reported of each policy.
     last_report
         The moment of a learner's last report; None before the first.
+    of_opponents
+        Says what is shown of past versions that the policy plays.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class Progress:
         self._frame_skip = frame_skip
         self._gauges = gauges
         self._rows = rows
+        self.of_opponents: Callable[[], Mapping[str, Any]] = dict
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
@@ -291,4 +294,5 @@ class Progress:
             limiting_reason=reason,
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
+            **self.of_opponents(),
         )
