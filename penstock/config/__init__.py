@@ -11,7 +11,7 @@ from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
-from penstock.config.opponents import BEST, RANDOM, entry_interval, guest_games, require_opponents_for
+from penstock.config.opponents import BEST, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
 from penstock.config.policies import PolicyConfig, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
@@ -56,6 +56,7 @@ __all__ = [
     "guest_games",
     "load_preset",
     "make_config",
+    "name_of",
     "policy_configs",
     "require",
     "require_opponents_for",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.config.checking import ConfigError, require
 from penstock.config.finding import find_object
@@ -25,6 +25,9 @@ def require_legal_opponents(config: Config) -> None:
         is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST) or ":" in opponent
         legal = 'opponents such as "random", "best", "module:name" and "file.py:name"'
         require(is_known, "eval_against", config.eval_against, legal)
+    names = [name_of(opponent) for opponent in config.eval_against]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"eval_against has {doubled[0]!r} twice: results go by the names of opponents")
     if config.eval_against[:1] == (BEST,):
         raise ConfigError(
             f"eval_against={config.eval_against!r} begins with 'best', which changes during a run: target_return and "
@@ -62,6 +65,13 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
         found = place if not isinstance(place, str) or ":" not in place else find_object(place, "eval_against")
         if not isinstance(found, str) and not callable(found):
             raise ConfigError(f"eval_against={place!r} is a {type(found).__name__}: name a class or a function")
+
+
+def name_of(opponent: str | Callable[..., Any]) -> str:
+    """What an opponent of ``eval_against`` is called in results: of a place, what is found there."""
+    if isinstance(opponent, str):
+        return opponent.rpartition(":")[2]
+    return str(getattr(opponent, "__qualname__", type(opponent).__name__))
 
 
 def guest_games(config: Config) -> int:

@@ -74,6 +74,7 @@ class Opponents:
         self._log = log
         self._interval = entry_interval(config)
         self._seen = pool.results.sum(0)
+        self._games = int((policy.start.matches or {}).get("games", 0))
         self._steps = policy.start.state.steps
         self.entries = self._restored()
         if not self.entries:
@@ -103,6 +104,7 @@ class Opponents:
         """What is shown of them, by the names of the status."""
         return {
             "rating": self.rating,
+            "opponent_games": self._games,
             "opponents": tuple(
                 OpponentStatus(entry.steps, entry.rating, score(entry.recent), *entry.results.tolist())
                 for entry in self.entries
@@ -112,10 +114,11 @@ class Opponents:
     def to_json(self) -> dict[str, Any]:
         """What a checkpoint says of them; their weights lie beside."""
         return {
+            "games": self._games,
             "entries": [
                 {**vars(entry), **{name: getattr(entry, name).tolist() for name in ("results", "lately", "recent")}}
                 for entry in self.entries
-            ]
+            ],
         }
 
     def _restored(self) -> list[Entry]:
@@ -138,6 +141,7 @@ class Opponents:
         """Take in the results of games since the last time."""
         now = self._pool.results.sum(0)
         new, self._seen = now - self._seen, now
+        self._games += int(new.sum())
         for entry in self.entries:
             entry.results += new[entry.place]
             entry.lately += new[entry.place]

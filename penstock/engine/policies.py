@@ -68,6 +68,14 @@ class Policy:
         """The best weights that any evaluation has seen; None before there are any."""
         return self.best_weights.load(lambda: new_model(self.algorithm), self.id)
 
+    def best_model(self) -> PolicyNetwork | None:
+        """A network of the best weights; None before there are any."""
+        if (best := self.best()) is None:
+            return None
+        model = new_model(self.algorithm)
+        model.load_state_dict(best.parameters[self.id])
+        return model
+
     def parameters(self) -> dict[str, Tensor]:
         """The newest weights, copied."""
         self.weights.refresh()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.envs.episodes import EpisodeRecord
+from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.games import Game, Turn
 from penstock.envs.seats import Games, SeatLanes
 
@@ -42,19 +43,14 @@ def outcome(returns: Sequence[float], seat: int) -> int:
 class GuestLanes(SeatLanes):
     """The seats of guests. Their episodes are nobody's."""
 
-    @property
-    def shown(self) -> list[Any]:
-        """What each lane that is asked shows, as its game has it; of no meaning for others."""
-        return self._shown
-
     def take_episodes(self) -> list[EpisodeRecord]:
         """Forget the episodes that ended."""
         super().take_episodes()
         return []
 
-    def _decoded(self, actions: np.ndarray | list[Any]) -> list[Any]:
-        """Actions as the games take them, which a list holds already."""
-        return actions if isinstance(actions, list) else super()._decoded(actions)
+    def _decoded(self, actions: np.ndarray) -> list[Any]:
+        """Actions as the games take them; an array of objects holds them already."""
+        return list(actions) if actions.dtype == object else super()._decoded(actions)
 
 
 class GuestGames(Games):
@@ -71,13 +67,29 @@ class GuestGames(Games):
         Decides it, and hears how games end.
     **given
         As for `Games`.
+
+    Attributes
+    ----------
+    learner, guests
+        Whose lanes they are.
+
+    Raises
+    ------
+    UnsupportedSpaceError
+        Games have no end, or as for `Games`.
     """
 
     def __init__(self, games: Sequence[Game], seeds: Sequence[int], *, seating: Seating, **given: Any) -> None:
+        if not games[0].ends:
+            raise UnsupportedSpaceError(
+                "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "
+                "with its next episode; use opponents='none' and no eval_against"
+            )
         self._seating = seating
         self._first = len(games) - seating.num_games
         self._returns: list[list[float]] = [[] for _ in range(seating.num_games)]
         super().__init__(games, seeds, **given)
+        self.learner, self.guests = self._teams
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         ((kind, seated),) = super()._seated(teams)
@@ -92,9 +104,8 @@ class GuestGames(Games):
         if game < 0:
             return
         own = self._seating.begin(game)
-        learner, guests = self._teams
-        learner.sit(number, [own])
-        guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
+        self.learner.sit(number, [own])
+        self.guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
         self._returns[game] = [0.0] * len(self.agents)
 
     def _take(self, number: int, turn: Turn) -> None:

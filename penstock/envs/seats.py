@@ -229,6 +229,11 @@ class SeatLanes(Lanes):
         lanes = self.asked.nonzero()[0]
         self._write("step", column, rows[lanes], lanes, [self._shown[lane] for lane in lanes], is_final=False)
 
+    @property
+    def shown(self) -> list[Any]:
+        """What each lane that is asked shows, as its game has it; of no meaning for others."""
+        return self._shown
+
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         shown = [
             self._observation("step", lane, *self._endings[lane][2:], is_final=True) for lane in self.finals.tolist()

@@ -27,6 +27,18 @@ class RoleShare:
         return self.name.partition(" ")[0]
 
 
+@dataclass(frozen=True)
+class MatchStatus:
+    """Games of the last evaluation against one opponent, from one seat."""
+
+    opponent: str
+    seat: str
+    wins: int
+    draws: int
+    losses: int
+    mean_return: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
     """One moment of one policy's learning; of a run, that of its policies together."""
@@ -48,6 +60,8 @@ class PolicyStatus:
     """How many of its episodes were given up before they ended."""
     eval_success_rate: float | None = None
     """Share of its episodes that were successes; None where the environment does not say."""
+    eval_matches: tuple[MatchStatus, ...] = ()
+    """Its games against fixed opponents, where it has any: `eval_return` is that against the first one."""
     best_return: float | None = None
     """Mean return of the best weights that any evaluation has seen."""
 
@@ -137,6 +151,8 @@ class Status(PolicyStatus):
     """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
     opponents: tuple[OpponentStatus, ...] = ()
     """The past versions that it plays, from the oldest on."""
+    opponent_games: int = 0
+    """Games against past versions that were played to their end."""
 
     real_work: float | None = None
     """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is

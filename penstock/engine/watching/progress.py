@@ -24,7 +24,7 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status, mean_of, summed_up
+from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
@@ -113,6 +113,10 @@ class PolicyProgress:
             eval_return=evaluation.mean_return if evaluation else None,
             eval_unfinished=evaluation.unfinished if evaluation else 0,
             eval_success_rate=evaluation.success_rate if evaluation else None,
+            eval_matches=tuple(
+                MatchStatus(match.opponent, match.seat, match.wins, match.draws, match.losses, match.mean_return)
+                for match in (evaluation.matches if evaluation else ())
+            ),
             best_return=self.best_return,
             updates=learned.updates,
             version=learned.version,
