@@ -3,6 +3,7 @@ them end."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +11,33 @@ import numpy as np
 
 from penstock.config import Config, entry_interval
 from penstock.engine.policies import Policy
-from penstock.experience.pool import Pool
+from penstock.experience.pool import NOBODY, Pool
 from penstock.play.ratings import hard_odds, rating, remembered, score
 from penstock.runs.lines import LinesLog
+from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import OpponentStatus
 
 MATCHES = "matches.jsonl"
+
+
+def opponents_of(
+    config: Config, policy: Policy, run: RunDirectory | None, warn: Callable[[str], None]
+) -> Opponents | None:
+    """The opponents of a run's only policy; None where no guests play.
+
+    Parameters
+    ----------
+    config, policy
+        The run's settings, and its policy.
+    run
+        Where the run is written; None: nowhere.
+    warn
+        Takes one line when the disk is full.
+    """
+    guests = policy.arena.guests
+    if guests is None or guests.pool is None:
+        return None
+    return Opponents(config, policy, guests.pool, LinesLog(None if run is None else run.path / MATCHES, warn))
 
 
 @dataclass(eq=False)
@@ -73,6 +95,7 @@ class Opponents:
         self._pool = pool
         self._log = log
         self._interval = entry_interval(config)
+        pool.playing[:] = NOBODY  # there are no games yet
         self._seen = pool.results.sum(0)
         self._games = int((policy.start.matches or {}).get("games", 0))
         self._steps = policy.start.state.steps
@@ -120,6 +143,10 @@ class Opponents:
                 for entry in self.entries
             ],
         }
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
 
     def _restored(self) -> list[Entry]:
         """The entries of the checkpoint that the run goes on from, as many as there is room for."""

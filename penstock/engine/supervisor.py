@@ -40,7 +40,7 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
-from penstock.engine.opponents import MATCHES, Opponents
+from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.roles.device import parts_of
 from penstock.engine.roles.learner import LearningDiverged
@@ -57,7 +57,6 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
-from penstock.runs.lines import LinesLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
@@ -121,10 +120,8 @@ class Supervisor:
         self._is_failing = False
         stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
-        self._opponents: Opponents | None = None
-        if arena.guests is not None and arena.guests.pool is not None:
-            log = LinesLog(None if run_directory is None else run_directory.path / MATCHES, self._chronicle.event)
-            self._opponents = Opponents(config, policies[0], arena.guests.pool, log)
+        self._opponents = opponents_of(config, policies[0], run_directory, self._chronicle.event)
+        if self._opponents is not None:
             self.progress.of_opponents = self._opponents.status
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
@@ -223,6 +220,8 @@ class Supervisor:
             self._rest()
             self.backend.close(patience)
             self._chronicle.close()
+            if self._opponents is not None:
+                self._opponents.close()
             self._policies.clear()  # whatever memory they hold, such as replay buffers, is given back
 
     # -- decisions -------------------------------------------------------------------------------------------------

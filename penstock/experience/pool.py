@@ -39,7 +39,8 @@ class Pool:
     odds : ndarray
         float64 ``[places]``: chances, up to a factor; written by the supervisor.
     playing : ndarray
-        int64 ``[games]``: the place that each game with guests plays against, or `NOBODY`; written by its worker.
+        int64 ``[games]``: the place that each game with guests plays against, or `NOBODY`; written by its worker, by
+        the supervisor before there is one.
     results : ndarray
         int64 ``[workers, places, 3]``: wins, draws and losses of the learner; each row is written by its worker.
     """
