@@ -264,6 +264,9 @@ def _flag_type(hint: Any) -> Any:
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
         # the config checks the value itself, and shows the closest one
         return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
+    if typing.get_origin(hint) is tuple:
+        each, _ = typing.get_args(hint)
+        return tuple[_flag_type(each), ...]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
     return hint

@@ -34,12 +34,6 @@ class Seating(Protocol):
         ...
 
 
-def outcome(returns: Sequence[float], seat: int) -> int:
-    """How a game has ended for one seat: 1 if it got more than every other, -1 if less than one of them, else 0."""
-    best = max(one for other, one in enumerate(returns) if other != seat)
-    return int(returns[seat] > best) - int(returns[seat] < best)
-
-
 class GuestLanes(SeatLanes):
     """The seats of guests. Their episodes are nobody's."""
 

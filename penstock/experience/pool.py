@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from penstock.envs.guests import outcome
+from penstock.envs.episodes import outcome
 from penstock.experience.layout import RunShape
 from penstock.ipc import WeightsBlock, fence
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from penstock.config import BEST, RANDOM, name_of
-from penstock.envs.guests import GuestGames, outcome
+from penstock.envs.episodes import outcome
+from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
