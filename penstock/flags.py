@@ -122,7 +122,8 @@ class EvalFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     episodes: int = 100
-    """Episodes to play; with several agents, of the environment: each agent has an episode in each."""
+    """Episodes to play; with several agents, of the environment: each agent has an episode in each. With eval_against,
+    games against each opponent from each seat."""
     checkpoint: str = "best"
     """Which of the run's: "best", "latest", or the steps of one."""
     deterministic: bool = True

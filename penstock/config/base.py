@@ -121,7 +121,7 @@ class Config:
     newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on them
     (serial: after each batch); 0: never."""
     eval_episodes: int = 20
-    """Episodes per evaluation."""
+    """Episodes per evaluation; with eval_against, games against each opponent from each seat."""
     eval_exploration: bool = False
     """Evaluations sample their actions, or where none are sampled explore as at the end of training."""
     eval_max_steps: int = 30_000

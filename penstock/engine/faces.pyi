@@ -170,7 +170,7 @@ class APPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -416,7 +416,7 @@ class PPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -652,7 +652,7 @@ class A2C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -860,7 +860,7 @@ class A3C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1096,7 +1096,7 @@ class IMPALA(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1326,7 +1326,7 @@ class IMPACT(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1572,7 +1572,7 @@ class CLEAR(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1835,7 +1835,7 @@ class LASER(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2076,7 +2076,7 @@ class PQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2347,7 +2347,7 @@ class DQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2643,7 +2643,7 @@ class Rainbow(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2937,7 +2937,7 @@ class ApeX(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3230,7 +3230,7 @@ class R2D2(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3481,7 +3481,7 @@ class DDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3718,7 +3718,7 @@ class TD3(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3956,7 +3956,7 @@ class SAC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4200,7 +4200,7 @@ class TQC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4446,7 +4446,7 @@ class CrossQ(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4687,7 +4687,7 @@ class ApeXDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
