@@ -150,6 +150,14 @@ def test_the_observation_of_connect_four_shows_the_whole_board():
         board = after(board, int(chance.choice(moves)))
 
 
+def test_a_seat_is_whose_name_it_has():
+    with penstock.PPO(**{**SERIAL, "env": Turns, "eval_against": ("random",)}) as trainer:
+        first, second = trainer.evaluate(6).matches
+    assert (first.seat, first.outcomes) == ("player_0", (-1,) * 6)
+    assert (second.seat, second.outcomes) == ("player_1", (1,) * 6)
+    assert (set(first.returns), set(second.returns)) == ({15.0}, {150.0})
+
+
 def test_games_that_are_given_up_are_nobodys():
     with penstock.PPO(**{**SERIAL, "env": Turns, "eval_against": ("random",), "eval_max_steps": 1}) as trainer:
         first, second = trainer.evaluate(6).matches

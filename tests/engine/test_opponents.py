@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import penstock
 from penstock.config import ConfigError
 from penstock.engine.acting.guest_inference import GuestInference
-from penstock.engine.acting.weights import versions_in
+from penstock.engine.acting.weights import STEPS_NBYTES, versions_in
 from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
@@ -123,6 +125,31 @@ def test_an_opponent_stays_until_its_game_is_over_whoever_leaves_the_pool_meanwh
     assert len({versions[0] for versions in played.values()}) > 5
 
 
+def test_a_guest_acts_by_its_own_version_and_remembers_its_game(monkeypatch):
+    states, versions = {}, set()
+    answer = GuestInference.answer
+
+    def watched(self, pending):
+        answer(self, pending)
+        columns, rows = self._arena.columns, self._arena.requests.rows[pending.groups].reshape(-1)
+        for lane in (rows >= 0).nonzero()[0].tolist():
+            block = self._pool.places[self._pool.playing[lane]]
+            payload = np.zeros(block.size, np.uint8)
+            versions.add(block.read_into(payload))
+            model = self._algorithm.build_model()
+            place_(model, torch.from_numpy(payload[:-STEPS_NBYTES].copy()))
+            obs, first = (torch.from_numpy(columns[name][rows[lane : lane + 1]]) for name in ("obs", "first"))
+            choice, states[lane] = model.act(obs, first, states.get(lane, model.initial_state(1)))
+            noise = torch.from_numpy(self._arena.requests.noise.reshape(-1, 1)[lane : lane + 1])
+            assert choice.sample(noise).item() == columns["action"][rows[lane]]
+
+    monkeypatch.setattr(GuestInference, "answer", torch.no_grad()(watched))
+    settings = {**ALONE, "memory": "gru", "memory_size": 6, "learning_rate": 0.1, "num_epochs": 4}
+    with penstock.PPO(**settings, entropy_coef=0.0) as trainer:
+        trainer.train(quiet=True)
+    assert len(states) == 2 and len(versions) > 4
+
+
 # ---- the pool
 
 
@@ -158,6 +185,14 @@ def test_nobody_enters_while_the_free_place_is_played(opponents):
     opponents._pool.playing[0] = opponents.entries[0].place
     opponents.schedule(97)
     assert numbers_in(opponents) == [0, 3, 4]
+
+
+def test_results_are_taken_in_when_steps_were_learned_and_not_by_the_clock(opponents):
+    opponents._pool.results[0, 0] = [10, 0, 0]
+    opponents.schedule(0)
+    assert opponents.status()["opponent_games"] == 0 and opponents.rating == 0.0
+    opponents.schedule(1)
+    assert opponents.status()["opponent_games"] == 10
 
 
 def test_results_make_ratings_and_odds(opponents):
