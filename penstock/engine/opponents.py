@@ -1,5 +1,4 @@
-"""The opponents of a run, as the supervisor sees them: which past versions are in the pool, and how games against
-them end."""
+"""The opponents of a run, as the supervisor sees them: which past versions are in the pool, how games with them end."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class Entry:
     place
         Where its weights lie.
     steps
-        Steps that it had learned from.
+        Of the run when it entered.
     rating
         Its Elo rating: the policy's when it entered.
     results
@@ -102,7 +101,6 @@ class Opponents:
         self.entries = self._restored()
         if not self.entries:
             self._enter()
-        self._next = self.entries[-1].steps + self._interval
         self._set_odds()
 
     @property
@@ -119,8 +117,8 @@ class Opponents:
             return
         self._steps = steps
         self._count()
-        if steps >= self._next and self._enter():
-            self._next = steps + self._interval
+        if steps >= self.entries[-1].steps + self._interval:
+            self._enter()
         self._set_odds()
 
     def status(self) -> dict[str, Any]:
@@ -174,19 +172,19 @@ class Opponents:
             entry.lately += new[entry.place]
             entry.recent = remembered(entry.recent, new[entry.place])
 
-    def _enter(self) -> bool:
-        """Let the newest weights enter; False while no place is free: games against who has left it still go on."""
+    def _enter(self) -> None:
+        """Let the newest weights enter; not while no place is free: games against who has left it still go on."""
         place = self._free_place(self.entries)
         if place is None:
-            return False
+            return
+        self._count()  # what games against who was there have told before they left it
         number = self.entries[-1].number + 1 if self.entries else 0
         weights = self._policy.weights
         weights.refresh()
         self._pool.places[place].publish(weights.payload, number)
         self._write_matrix(number)
-        self.entries.append(Entry(number, place, weights.steps, self.rating))
+        self.entries.append(Entry(number, place, self._steps, self.rating))
         self._evict(self.entries)
-        return True
 
     def _evict(self, entries: list[Entry]) -> None:
         """Let the oldest but the very first go, if there are more than the pool holds."""

@@ -113,7 +113,7 @@ class OpponentStatus:
     """A past version of the policy that guests play, and how games against it have ended."""
 
     steps: int
-    """Steps that it had learned from."""
+    """Steps of the run when it entered."""
     rating: float
     """Its Elo rating."""
     score: float

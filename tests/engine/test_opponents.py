@@ -187,6 +187,20 @@ def test_nobody_enters_while_the_free_place_is_played(opponents):
     assert numbers_in(opponents) == [0, 3, 4]
 
 
+def test_a_last_game_against_who_has_left_is_not_told_of_who_comes(opponents, monkeypatch):
+    pool = opponents._pool
+
+    def ends_now(place):
+        pool.results[0, place] += [0, 0, 1]
+        return True
+
+    monkeypatch.setattr(pool, "is_free", ends_now)
+    opponents.schedule(24)
+    opponents.schedule(25)
+    assert numbers_in(opponents) == [0, 1] and not opponents.entries[1].results.any()
+    assert opponents.status()["opponent_games"] == 1
+
+
 def test_results_are_taken_in_when_steps_were_learned_and_not_by_the_clock(opponents):
     opponents._pool.results[0, 0] = [10, 0, 0]
     opponents.schedule(0)
