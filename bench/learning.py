@@ -49,6 +49,8 @@
     two-cartpoles        APPO, two CartPoles as agents of one environment, one policy for both, defaults only
     tic-tac-toe          PPO in self-play, one policy for both seats; judged by bench/self_play.py
     connect-four         the same of a larger game
+    tic-tac-toe-past, connect-four-past
+                         the same, half of the games against past versions of the policy
     simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
     foraging-small, foraging
                          PPO on Foraging-5x5-2p-1f-coop-v3 and Foraging-8x8-2p-2f-coop-v3, one policy for both agents
@@ -69,7 +71,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.bench.machine import describe
@@ -257,6 +259,10 @@ TASKS = {
         )
     },
 }  # fmt: skip
+TASKS |= {
+    f"{game}-past": replace(TASKS[game], train=f"{TASKS[game].train} --num-agents 2 --opponents past")
+    for game in ("tic-tac-toe", "connect-four")
+}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent / "environments"))
 import connect_four
 import tic_tac_toe
+from players import one_ply_move, random_move
 
 from penstock.play.policy import Policy, load_policy
 from penstock.runs.run_directory import resolve_checkpoint
@@ -82,25 +83,6 @@ def exact(move: Move, game: ModuleType) -> dict[str, tuple[float, float]]:
     best = of_opponent(game.START, False, False), of_opponent(game.START, False, True)
     by_chance = -of_opponent(game.START, True, True), -of_opponent(game.START, True, False)
     return {"best response": best, "random": by_chance}
-
-
-def random_move(game: ModuleType, board: Board, chance: random.Random) -> int:
-    """Any legal move."""
-    move: int = chance.choice(game.legal(board))
-    return move
-
-
-def one_ply_move(game: ModuleType, board: Board, chance: random.Random) -> int:
-    """Win, if a move wins; else take the place where the other would win; else any legal move."""
-    moves: list[int] = game.legal(board)
-    for move in moves:
-        if game.has_lost(game.after(board, move)):
-            return move
-    own, other = board
-    for move in moves:
-        if game.has_lost(game.after((other, own), move)):
-            return move
-    return chance.choice(moves)
 
 
 def played(policy: Policy, game: ModuleType, opponent: Callable[..., int], games: int, *, begins: bool) -> list[float]:

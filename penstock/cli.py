@@ -183,7 +183,7 @@ def evaluate(args: list[str]) -> int:
 
 def _score_of(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
     """What came of an evaluation, in lines."""
-    from penstock.runs.panels import spread
+    from penstock.runs.panels import number, spread
 
     ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
     lines = [
@@ -192,6 +192,11 @@ def _score_of(result: Evaluation, name: str, meta: Mapping[str, Any], which: str
     ]
     if result.success_rate is not None:
         lines.append(f"success rate {result.success_rate:.3f}")
+    lines += [
+        f"against {match.opponent} as {match.seat}: {match.wins} won, {match.draws} drawn, {match.losses} lost, "
+        f"mean return {number(match.mean_return)}"
+        for match in result.matches
+    ]
     if result.unfinished:
         was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
         lines.append(

@@ -122,7 +122,8 @@ class EvalFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     episodes: int = 100
-    """Episodes to play; with several agents, of the environment: each agent has an episode in each."""
+    """Episodes to play; with several agents, of the environment: each agent has an episode in each. With eval_against,
+    games against each opponent from each seat."""
     checkpoint: str = "best"
     """Which of the run's: "best", "latest", or the steps of one."""
     deterministic: bool = True
@@ -264,6 +265,9 @@ def _flag_type(hint: Any) -> Any:
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
         # the config checks the value itself, and shows the closest one
         return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
+    if typing.get_origin(hint) is tuple:
+        each, _ = typing.get_args(hint)
+        return tuple[_flag_type(each), ...]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
     return hint

@@ -408,7 +408,8 @@ MAY_CHANGE = """
     num_batches batch_uses rho_target kl_coef eval_exploration priority_eta q_lambda dropped_quantiles adam_beta1
     max_actor_grad hindsight goals_per_step redistribution_value redistribution_share redistribution_trace
     redistribution_points redistribution_max_error redistributor_learning_rate redistributor_interval
-    redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
+    redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps opponents opponent_pool
+    opponent_interval opponent_share opponent_sampling eval_against
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them

@@ -181,3 +181,8 @@ def test_only_python_can_give_callables():
         schedule: str | Callable[..., Any] | None = None
 
     assert parse_config(CallableConfig, ["--env", "x", "--schedule", "linear"], prog="p").schedule == "linear"
+
+
+def test_opponents_are_named_one_after_the_other():
+    config = parse("--env", "CartPole-v1", "--eval-against", "random", "best", "players.py:First")
+    assert config.eval_against == ("random", "best", "players.py:First")

@@ -52,6 +52,13 @@ def shown(board: Board) -> dict[str, np.ndarray]:
     return {"board": discs.reshape(-1).astype(np.float32), "action_mask": mask}
 
 
+def seen(observation: dict[str, np.ndarray]) -> Board:
+    """The board that an observation shows: the inverse of `shown`."""
+    cells = np.pad(observation["board"].reshape(2, COLUMNS, ROWS), ((0, 0), (0, 0), (0, STRIDE - ROWS)))
+    own, other = (sum(1 << int(bit) for bit in player.reshape(-1).nonzero()[0]) for player in cells)
+    return own, other
+
+
 class ConnectFour:
     """Red begins. The winner gets 1, the loser -1, both 0 for a draw."""
 

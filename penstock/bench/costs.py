@@ -160,6 +160,8 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
     found = look_at(config)
     if len(found.policies) > 1:
         raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
+    if found.config.opponents != "none":
+        raise ConfigError("guests play in this run, who are not learned from: measure it with opponents='none'")
     (seen,) = found.seen
     algorithm = algorithm_class(found.config, seen.observation, seen.action)
     return found.env, algorithm, run_shape(algorithm, algorithm.build_model())

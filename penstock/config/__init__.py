@@ -11,6 +11,7 @@ from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
+from penstock.config.opponents import BEST, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
 from penstock.config.policies import PolicyConfig, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
@@ -25,8 +26,10 @@ from penstock.config.segment import (
 from penstock.config.sources import Source
 
 __all__ = [
+    "BEST",
     "NETWORK",
     "PRESETS",
+    "RANDOM",
     "STATE",
     "STORED",
     "AsynchronousConfig",
@@ -47,12 +50,16 @@ __all__ = [
     "change_config",
     "checked",
     "closest",
+    "entry_interval",
     "find_object",
     "grouped",
+    "guest_games",
     "load_preset",
     "make_config",
+    "name_of",
     "policy_configs",
     "require",
+    "require_opponents_for",
     "require_whole_minibatches",
     "require_whole_segments",
     "setting_hint",

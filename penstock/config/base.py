@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
+from penstock.config.opponents import guest_games, require_legal_opponents
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
@@ -53,6 +54,20 @@ class Config:
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     """With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
     settings of its own."""
+    opponents: Literal["none", "past"] = "none"
+    """With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+    play all seats but one."""
+    opponent_pool: int = 8
+    """Past versions that guests play."""
+    opponent_interval: int | None = None
+    """Steps between two versions that enter the pool; None: twenty in total_steps."""
+    opponent_share: float = 0.5
+    """Share of the games in which guests play; the rest is play against itself."""
+    opponent_sampling: Literal["uniform", "hard"] = "uniform"
+    """How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it."""
+    eval_against: tuple[str | Callable[..., Any], ...] = ()
+    """With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a class
+    or function as "module:name" or "file.py:name", in Python also itself."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
     reward_scale: float = 1.0
@@ -106,7 +121,7 @@ class Config:
     newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on them
     (serial: after each batch); 0: never."""
     eval_episodes: int = 20
-    """Episodes per evaluation."""
+    """Episodes per evaluation; with eval_against, games against each opponent from each seat."""
     eval_exploration: bool = False
     """Evaluations sample their actions, or where none are sampled explore as at the end of training."""
     eval_max_steps: int = 30_000
@@ -138,6 +153,7 @@ class Config:
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
+        require_legal_opponents(self)
         positive = (
             "num_envs_per_worker", "num_policies", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints",
             "reward_scale",
@@ -179,8 +195,9 @@ class Config:
 
     @property
     def lanes_per_worker(self) -> int:
-        """Lanes of each rollout worker: its environments, times the agents of each."""
-        return self.num_envs_per_worker * (self.num_agents or 1)
+        """Lanes of each rollout worker: its environments, times the agents of each, less the guests."""
+        num_agents = self.num_agents or 1
+        return self.num_envs_per_worker * num_agents - guest_games(self) * (num_agents - 1)
 
     @property
     def num_lanes(self) -> int:
@@ -191,6 +208,8 @@ class Config:
     def lanes_in_words(self) -> str:
         """Which settings the number of lanes follows from, for messages."""
         agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
+        guests = guest_games(self) * ((self.num_agents or 1) - 1)
+        agents += f", less {guests} guests in each" if guests else ""
         return (
             f"{self.num_lanes} lanes (num_workers={self.workers} x num_envs_per_worker={self.num_envs_per_worker}"
             f"{agents})"
@@ -211,7 +230,7 @@ class Config:
 
 def _jsonable(value: Any) -> Any:
     if isinstance(value, tuple):
-        return list(value)
+        return [_jsonable(item) for item in value]
     if isinstance(value, str) or hasattr(value, "__qualname__"):
         return place_of(value)
     return repr(value) if callable(value) else value

@@ -8,7 +8,10 @@ LEARNING = "learning"
 
 _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
-    "several agents": {"num_agents", "num_policies", "policies", "team_reward"},
+    "several agents": {
+        "num_agents", "num_policies", "policies", "team_reward", "opponents", "opponent_pool", "opponent_interval",
+        "opponent_share", "opponent_sampling", "eval_against",
+    },
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

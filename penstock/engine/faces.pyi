@@ -39,6 +39,20 @@ class APPO(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -156,7 +170,7 @@ class APPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -183,6 +197,12 @@ class APPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -273,6 +293,20 @@ class PPO(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -382,7 +416,7 @@ class PPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -409,6 +443,12 @@ class PPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -495,6 +535,20 @@ class A2C(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -598,7 +652,7 @@ class A2C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -625,6 +679,12 @@ class A2C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -708,6 +768,20 @@ class A3C(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -786,7 +860,7 @@ class A3C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -813,6 +887,12 @@ class A3C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -884,6 +964,20 @@ class IMPALA(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1002,7 +1096,7 @@ class IMPALA(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1032,6 +1126,12 @@ class IMPALA(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1123,6 +1223,20 @@ class IMPACT(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1212,7 +1326,7 @@ class IMPACT(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1239,6 +1353,12 @@ class IMPACT(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1316,6 +1436,20 @@ class CLEAR(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1438,7 +1572,7 @@ class CLEAR(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1468,6 +1602,12 @@ class CLEAR(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1561,6 +1701,20 @@ class LASER(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1681,7 +1835,7 @@ class LASER(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1711,6 +1865,12 @@ class LASER(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1803,6 +1963,20 @@ class PQN(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1902,7 +2076,7 @@ class PQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1929,6 +2103,12 @@ class PQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2010,6 +2190,20 @@ class DQN(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2153,7 +2347,7 @@ class DQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2183,6 +2377,12 @@ class DQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2286,6 +2486,20 @@ class Rainbow(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2429,7 +2643,7 @@ class Rainbow(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2459,6 +2673,12 @@ class Rainbow(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2562,6 +2782,20 @@ class ApeX(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2703,7 +2937,7 @@ class ApeX(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2733,6 +2967,12 @@ class ApeX(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -2835,6 +3075,20 @@ class R2D2(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2976,7 +3230,7 @@ class R2D2(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3006,6 +3260,12 @@ class R2D2(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3108,6 +3368,20 @@ class DDPG(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3207,7 +3481,7 @@ class DDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3237,6 +3511,12 @@ class DDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3319,6 +3599,20 @@ class TD3(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3424,7 +3718,7 @@ class TD3(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3454,6 +3748,12 @@ class TD3(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3539,6 +3839,20 @@ class SAC(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3642,7 +3956,7 @@ class SAC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3672,6 +3986,12 @@ class SAC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3756,6 +4076,20 @@ class TQC(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3866,7 +4200,7 @@ class TQC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3896,6 +4230,12 @@ class TQC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3983,6 +4323,20 @@ class CrossQ(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4092,7 +4446,7 @@ class CrossQ(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4122,6 +4476,12 @@ class CrossQ(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4209,6 +4569,20 @@ class ApeXDPG(Face):
     policies
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
+    opponents
+        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
+        play all seats but one.
+    opponent_pool
+        Past versions that guests play.
+    opponent_interval
+        Steps between two versions that enter the pool; None: twenty in total_steps.
+    opponent_share
+        Share of the games in which guests play; the rest is play against itself.
+    opponent_sampling
+        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+    eval_against
+        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
+        class or function as "module:name" or "file.py:name", in Python also itself.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4313,7 +4687,7 @@ class ApeXDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation.
+        Episodes per evaluation; with eval_against, games against each opponent from each seat.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4343,6 +4717,12 @@ class ApeXDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        opponents: Literal["none", "past"] = "none",
+        opponent_pool: int = 8,
+        opponent_interval: int | None = None,
+        opponent_share: float = 0.5,
+        opponent_sampling: Literal["uniform", "hard"] = "uniform",
+        eval_against: Sequence[str | Callable[..., Any]] = (),
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,

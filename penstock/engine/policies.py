@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.preparation import run_shape
+from penstock.engine.preparation import run_shape, shape_of_guests
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -68,6 +68,14 @@ class Policy:
         """The best weights that any evaluation has seen; None before there are any."""
         return self.best_weights.load(lambda: new_model(self.algorithm), self.id)
 
+    def best_model(self) -> PolicyNetwork | None:
+        """A network of the best weights; None before there are any."""
+        if (best := self.best()) is None:
+            return None
+        model = new_model(self.algorithm)
+        model.load_state_dict(best.parameters[self.id])
+        return model
+
     def parameters(self) -> dict[str, Tensor]:
         """The newest weights, copied."""
         self.weights.refresh()
@@ -122,7 +130,9 @@ def open_policies(
         data_path(algorithm).open(algorithm, shape, start, None if run is None else run.of_policy(name).replay_path)
         for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=True)
     ]
-    first = ExperienceArena.create(_side_by_side(shapes))
+    config = next(iter(algorithms.values())).config
+    guests = [shape_of_guests(config, shapes[0])] if shapes[0].guest_games else []
+    first = ExperienceArena.create(_side_by_side([*shapes, *guests]))
     policies = []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
@@ -173,7 +183,7 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
     model.load_state_dict(checkpoint.weights)
     state, meta = checkpoint.state or {}, checkpoint.meta
     learned = LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"])
-    return Start(learned, state, seconds=meta.get("seconds", 0.0))
+    return Start(learned, state, seconds=meta.get("seconds", 0.0), matches=meta.get("matches"))
 
 
 def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:

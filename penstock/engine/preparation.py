@@ -8,7 +8,14 @@ from typing import Any
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError, PolicyConfig, policy_configs
+from penstock.config import (
+    Config,
+    ConfigError,
+    PolicyConfig,
+    guest_games,
+    policy_configs,
+    require_opponents_for,
+)
 from penstock.engine.acting.weights import weights_nbytes
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
@@ -30,13 +37,16 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
-    num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
+    with_guests = guest_games(config)
+    is_even = config.num_envs_per_worker % 2 == with_guests % 2 == 0
+    num_groups = config.num_groups or (2 if is_central and is_even else 1)
     numbers: dict[str, Any] = data_path(algorithm).numbers(algorithm, model)
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
         num_agents=config.num_agents,
+        guest_games=with_guests // num_groups,
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
@@ -44,6 +54,22 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         state_size=model.state_size,
         weights_nbytes=weights_nbytes(model),
     )
+
+
+def shape_of_guests(config: Config, shape: RunShape) -> RunShape:
+    """The numbers of the arena of those who play past versions of a policy: a row for each guest, and a place to spare.
+
+    Parameters
+    ----------
+    config
+        Settings of the run.
+    shape
+        The numbers of the policy's arena.
+    """
+    return replace(
+        shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
+        redistribution_nbytes=0, num_places=config.opponent_pool + 1,
+    )  # fmt: skip
 
 
 def resolve_env(config: Config) -> EnvSpec:
@@ -99,6 +125,7 @@ def look_at(config: Config) -> Found:
             f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {count}{which}; "
             "leave it out to have all of them"
         )
+    require_opponents_for(config, agents)
     config = replace(config, num_agents=len(agents)) if agents else config
     policies = policy_configs(config, agents)
     env = replace(env, teams=tuple(policy.agents for policy in policies) if agents else ())

@@ -10,6 +10,7 @@ import torch
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
 from penstock.engine.paths import DataPath, data_path
+from penstock.engine.paths.guests import GuestPath
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner, Start
@@ -64,10 +65,13 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         config, shape.num_workers, is_central, 1 if is_shared else len(policies)
     )
     paths = tuple(policy.path for policy in policies)
+    acting = algorithms
+    if guests := any(other.num_places for other in shape.others):
+        paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[0])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
     specs: list[RoleSpec] = [
-        RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else algorithms)
+        RolloutRole(RolloutSpec(i, env, paths, config.seed, incarnation, 1), () if is_central else acting)
         for i in range(shape.num_workers)
     ]
     learners = []
@@ -81,10 +85,9 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
             specs += [acts] if is_central else []
             learners.append(learner)
         specs += policy.path.roles(policy.algorithm, number)
-    if is_shared:
-        specs.append(LearnersRole(tuple(learners)))
-    else:
-        specs += learners
+    specs += [LearnersRole(tuple(learners))] if is_shared else learners
+    if guests and is_central:
+        specs.append(PolicyRole(algorithms[0], GuestPath(), policy_threads, len(policies)))
     return [*specs, EvaluatorRole(algorithms, env)]
 
 

@@ -41,6 +41,7 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
+from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.roles.learner import LearningDiverged
 from penstock.engine.roles.specs import name_of, policy_of
@@ -120,6 +121,9 @@ class Supervisor:
         self._is_failing = False
         stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
+        self._opponents = opponents_of(config, policies[0], run_directory, self._chronicle.event)
+        if self._opponents is not None:
+            self.progress.of_opponents = self._opponents.status
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
             saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
@@ -217,6 +221,8 @@ class Supervisor:
             self._rest()
             self.backend.close(patience)
             self._chronicle.close()
+            if self._opponents is not None:
+                self._opponents.close()
             self._policies.clear()  # whatever memory they hold, such as replay buffers, is given back
 
     # -- decisions -------------------------------------------------------------------------------------------------
@@ -256,6 +262,8 @@ class Supervisor:
 
     def _schedule(self) -> None:
         self.evaluations.schedule(self.meta)
+        if self._opponents is not None:
+            self._opponents.schedule(self.progress.steps)
         self.saves.schedule(self.progress.steps, self.meta)
 
     def _save_run(self) -> None:
@@ -319,6 +327,8 @@ class Supervisor:
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
         about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
+        if self._opponents is not None:
+            about["matches"] = self._opponents.to_json()
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             algorithm = policy.algorithm

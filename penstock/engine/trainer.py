@@ -263,6 +263,7 @@ class Trainer:
     ) -> Any:
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
+        With ``eval_against`` so many games are played against each opponent, from each seat: `Evaluation.matches`.
         One that lasts longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
 
         Returns
@@ -277,7 +278,7 @@ class Trainer:
             [policy.model for policy in self._policies], self._env,
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
-            max_steps=self.config.eval_max_steps,
+            max_steps=self.config.eval_max_steps, opponents=self.config.eval_against, best=self._policies[0].best_model,
         )  # fmt: skip
         found = {
             policy.id: replace(evaluation, steps=policy.weights.steps)

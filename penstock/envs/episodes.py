@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,12 @@ class EpisodeRecord(NamedTuple):
     episode_return: float
     length: int
     success: float | None = None
+
+
+def outcome(returns: Sequence[float], seat: int) -> int:
+    """How a game has ended for one seat: 1 if it got more than every other, -1 if less than one of them, else 0."""
+    best = max(one for other, one in enumerate(returns) if other != seat)
+    return int(returns[seat] > best) - int(returns[seat] < best)
 
 
 class EpisodeBook:

@@ -75,10 +75,13 @@ class Game(ABC):
         Names of all agents that there may be, in an order that is the same in every process.
     is_simultaneous
         Whether all agents act in every step: then `step` is given any action for those that were not asked.
+    ends
+        Whether a game is over for all agents at some time; else each goes on by itself with its next episode.
     """
 
     agents: tuple[str, ...]
     is_simultaneous = True
+    ends = True
 
     @abstractmethod
     def reset(self, seed: int | None) -> Turn:
@@ -257,6 +260,7 @@ class GameOfLists(Game):
         self._env = env
         self.agents = tuple(f"agent_{seat}" for seat in range(count))
         self._resets_itself = resets_itself
+        self.ends = not resets_itself
         self._observations: Sequence[Any] = ()
         self._over = [False] * count
 

@@ -19,6 +19,7 @@ from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, game_of
 from penstock.envs.group import Group, LanesAlone
+from penstock.envs.guests import GuestGames, Seating
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
 from penstock.envs.seats import Games
@@ -52,6 +53,7 @@ def make_group(
     worker_index: int = 0,
     incarnation: int = 0,
     num_threads: int = 1,
+    seating: Seating | None = None,
 ) -> Group:
     """Make ``num_envs`` environments that step together.
 
@@ -67,6 +69,8 @@ def make_group(
         Whose lanes they are, for factories that ask (see `penstock.envs.factories`).
     num_threads
         Native threads that a vector environment may use, where it can be told.
+    seating
+        Decides who plays whom where guests play: then the lanes of a second policy are theirs. None: no guests play.
 
     Raises
     ------
@@ -78,7 +82,7 @@ def make_group(
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: use at least 1")
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
-    order = _Order(spec, worker_index, first_lane, seeds, num_threads)
+    order = _Order(spec, worker_index, first_lane, seeds, num_threads, seating)
     try:
         return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
     except BaseException:
@@ -162,6 +166,7 @@ class _Order:
     first_lane: int
     seeds: list[int]
     num_threads: int
+    seating: Seating | None = None
     made: list[Any] = field(default_factory=list)
 
     def make(self, lane: int | None, make: Callable[[], Any]) -> Any:
@@ -219,7 +224,8 @@ def _single_lanes(order: _Order) -> Group:
         for index in range(len(order.seeds))
     ]
     if isinstance(envs[0], Game):
-        return Games(
+        make = Games if order.seating is None else partial(GuestGames, seating=order.seating)
+        return make(
             envs, order.seeds, name=order.spec.name, teams=order.spec.teams, team_reward=order.spec.team_reward,
             first_lane=order.first_lane, mask_is_in_info=order.spec.mask_is_in_info,
         )  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -75,14 +76,12 @@ class Games(Group):
         self._first_lane = first_lane
         self.agents = games[0].agents
         self._steps = 0
-        seats = {agent: seat for seat, agent in enumerate(self.agents)}
-        self._teams = [
-            SeatLanes(
-                self, [seats[agent] for agent in team], len(games), *_specs_of(games[0], team, mask_is_in_info),
-                team_reward=team_reward, is_simultaneous=games[0].is_simultaneous,
-            )
-            for team in teams or [self.agents]
-        ]  # fmt: skip
+        self._teams: list[SeatLanes] = []
+        for kind, seated in self._seated(teams or [self.agents]):
+            agents = [self.agents[seat] for seat in max(seated, key=len)]
+            specs = _specs_of(games[0], agents, mask_is_in_info)
+            is_simultaneous = games[0].is_simultaneous
+            self._teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
         super().__init__(self._teams)
 
     def reset(self) -> None:
@@ -129,6 +128,14 @@ class Games(Group):
         place = number * len(self.agents) + (seat or 0)
         return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
 
+    def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
+        """For each team what its lanes are, and which seats it takes in each game."""
+        seats = {agent: seat for seat, agent in enumerate(self.agents)}
+        return [(SeatLanes, [[seats[agent] for agent in team]] * len(self._games)) for team in teams]
+
+    def _seat(self, number: int) -> None:
+        """Let teams take their seats in a game that is about to begin: they keep them."""
+
     def _take(self, number: int, turn: Turn) -> None:
         for team in self._teams:
             team.take(number, turn)
@@ -136,6 +143,7 @@ class Games(Group):
     def _reset_game(self, number: int) -> None:
         for team in self._teams:
             team.end_game(number)
+        self._seat(number)
         seed, self._seeds[number] = self._seeds[number], None
         turn = self._call("reset", number, partial(self._games[number].reset, seed))
         if not turn.asked:
@@ -165,10 +173,8 @@ class SeatLanes(Lanes):
     ----------
     games
         The games.
-    seats
+    seated
         The team's seats in each of them.
-    num_games
-        How many games there are.
     observation, action
         What each agent of the team shows and takes.
     team_reward
@@ -180,22 +186,21 @@ class SeatLanes(Lanes):
     def __init__(
         self,
         games: Games,
-        seats: Sequence[int],
-        num_games: int,
+        seated: Sequence[Sequence[int]],
         observation: ObservationSpec,
         action: ActionSpec,
         *,
         team_reward: TeamReward = "own",
         is_simultaneous: bool = True,
     ) -> None:
-        super().__init__(num_games * len(seats), observation, action, name=games.name)
-        self.agents = tuple(games.agents[seat] for seat in seats)
+        super().__init__(sum(map(len, seated)), observation, action, name=games.name)
+        self.agents = tuple(games.agents[seat] for seat in max(seated, key=len))
         self.asked = np.zeros(self.num_lanes, np.bool_)
         self.moved = np.zeros(self.num_lanes, np.bool_)
         self.pending = np.zeros(self.num_lanes, np.bool_)
         self._all = games
-        self._seats = list(seats)
-        self._lanes_of = [list(enumerate(seats, number * len(seats))) for number in range(num_games)]  # and their seats
+        lanes = count()
+        self._lanes_of = [[(next(lanes), seat) for seat in seats] for seats in seated]  # of each game, and their seats
         self._team_reward = team_reward
         self._may_wait = is_simultaneous and observation.mask is not None
         self._is_reset = False
@@ -223,6 +228,11 @@ class SeatLanes(Lanes):
         """Copy the observations of those lanes that are asked; the rows of others stay as they are."""
         lanes = self.asked.nonzero()[0]
         self._write("step", column, rows[lanes], lanes, [self._shown[lane] for lane in lanes], is_final=False)
+
+    @property
+    def shown(self) -> list[Any]:
+        """What each lane that is asked shows, as its game has it; of no meaning for others."""
+        return self._shown
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         shown = [
@@ -255,9 +265,13 @@ class SeatLanes(Lanes):
         """Note steps of the games."""
         self._env_steps += count
 
+    def sit(self, number: int, seats: Sequence[int]) -> None:
+        """Take other seats in a game that is about to begin."""
+        self._lanes_of[number] = [(lane, seat) for (lane, _), seat in zip(self._lanes_of[number], seats, strict=True)]
+
     def choose(self, actions: np.ndarray) -> None:
         """Take the policy's actions, of all lanes: those of lanes that were not asked are ignored."""
-        self._chosen = self._decode.each(actions)
+        self._chosen = self._decoded(actions)
         if len(self._chosen) != self.num_lanes or not self._is_reset:
             found = f"{len(self._chosen)} actions"
             raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {found}")
@@ -269,6 +283,10 @@ class SeatLanes(Lanes):
         self.pending |= self.asked
         self._acts[:] = self.asked
         self.asked.fill(False)
+
+    def _decoded(self, actions: np.ndarray) -> list[Any]:
+        """The policy's actions as the games take them."""
+        return self._decode.each(actions)
 
     def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
         """What the team does in a game, by seat; where agents are simultaneous, who was not asked does anything."""
@@ -349,7 +367,7 @@ class SeatLanes(Lanes):
         rewards = {lane: self._number(lane, turn.rewards[seat]) for lane, seat in lanes if seat in turn.rewards}
         if self._team_reward != "own":
             total = sum(rewards.values())
-            share = total if self._team_reward == "sum" else total / len(self._seats)
+            share = total if self._team_reward == "sum" else total / len(lanes)
             rewards = {lane: share for lane, _ in lanes if self._lives[lane]}
         for lane, value in rewards.items():
             self._gathered[lane] += value
@@ -408,8 +426,9 @@ class SeatLanes(Lanes):
                 self._require_known_mask(lane)
 
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
-        number, place = divmod(lane or 0, len(self._seats))
-        return self._all.failure(phase, number, None if lane is None else self._seats[place], problem, named=True)
+        places = {lane: (number, seat) for number, lanes in enumerate(self._lanes_of) for lane, seat in lanes}
+        number, seat = places[lane or 0]
+        return self._all.failure(phase, number, None if lane is None else seat, problem, named=True)
 
 
 def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[ObservationSpec, ActionSpec]:

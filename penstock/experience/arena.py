@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from penstock.experience.layout import RETURN_NBYTES, RunShape
+from penstock.experience.pool import Pool
 from penstock.experience.requests import Requests
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, require_memory
 
@@ -89,6 +90,10 @@ class ExperienceArena:
         what was before, by the supervisor before there are any.
     requests : Requests
         What the groups of lanes ask of whoever infers for them.
+    pool : Pool or None
+        Past versions of the policy, and who plays them; of the arena of guests alone.
+    guests : ExperienceArena or None
+        Of the run's first policy: the arena of its guests, the last of `policies`; None where there are none.
     """
 
     def __init__(
@@ -110,6 +115,11 @@ class ExperienceArena:
 
         def offset(name: str) -> int:
             return regions[name].offset
+
+        def block(name: str) -> WeightsBlock:
+            if fresh:
+                return WeightsBlock.create(arena, offset(name), shape.weights_nbytes)
+            return WeightsBlock.attach(arena, offset(name))
 
         self.columns = {column.name: array(column.name) for column in shape.step_columns()}
         self.control = array("control")[:, 0]
@@ -150,6 +160,8 @@ class ExperienceArena:
         for other in shape.others:
             begin += self.policies[-1].shape.nbytes()
             self.policies += (ExperienceArena(other, arena, fresh=fresh, begin=begin, first=self),)
+        self.pool = Pool(shape, array, block) if shape.num_places else None
+        self.guests = self.policies[-1] if self.policies[-1].pool is not None and self.pool is None else None
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:

@@ -81,6 +81,10 @@ class RunShape:
         The shapes of a run's other policies, whose arenas lie behind this one.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
+    guest_games
+        Environments of each group in which guests play all seats but one.
+    num_places
+        Past versions that guests may play, where this is the arena of guests: its lanes are theirs. Else 0.
     """
 
     num_workers: int
@@ -98,6 +102,8 @@ class RunShape:
     redistribution_nbytes: int = 0
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
+    guest_games: int = 0
+    num_places: int = 0
 
     @property
     def num_lanes(self) -> int:
@@ -107,7 +113,7 @@ class RunShape:
     @property
     def lanes_per_worker(self) -> int:
         """Lanes of each rollout worker."""
-        return self.num_envs_per_worker * (self.num_agents or 1)
+        return self.num_groups * self.group_size
 
     @property
     def envs_per_group(self) -> int:
@@ -117,7 +123,9 @@ class RunShape:
     @property
     def group_size(self) -> int:
         """Lanes per group."""
-        return self.envs_per_group * (self.num_agents or 1)
+        num_agents = self.num_agents or 1
+        guests = self.guest_games * (num_agents - 1)
+        return guests if self.num_places else self.envs_per_group * num_agents - guests
 
     @property
     def all_groups(self) -> int:
@@ -206,6 +214,11 @@ class RunShape:
         yield array("lane_memory", (2, self.all_groups, self.group_size, size), "float32")
         yield array("deaths", (1, ALIGNMENT // 8), "int64")
         yield array("deaths_passed", (1, ALIGNMENT // 8), "int64")
+        if self.num_places:
+            yield from (opaque(f"place_{i}", WeightsBlock.nbytes(self.weights_nbytes)) for i in range(self.num_places))
+            yield array("odds", (self.num_places,), "float64")
+            yield array("playing", (self.all_groups * self.guest_games,), "int64")
+            yield array("results", (self.num_workers, self.num_places, 3), "int64")
         for column in self.step_columns():
             yield array(column.name, (rows, *column.shape), column.dtype)
 

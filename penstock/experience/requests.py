@@ -139,8 +139,8 @@ class Requests:
 
     def memory(self, pending: Pending) -> np.ndarray:
         """Memory states that the lanes of these requests start from, float32 ``[N, state_size]``."""
-        state_size = self._memory.shape[-1]
-        return self._memory[pending.numbers & 1, pending.groups].reshape(-1, state_size)
+        _, _, group_size, state_size = self._memory.shape
+        return self._memory[pending.numbers & 1, pending.groups].reshape(len(pending.groups) * group_size, state_size)
 
     def keep_memory(self, pending: Pending, memory_after: np.ndarray) -> None:
         """Keep the memory states that the next requests start from, float32 ``[N, state_size]``.

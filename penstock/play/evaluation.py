@@ -22,12 +22,16 @@ from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
-from penstock.envs.making import agents_of, make_group
+from penstock.envs.making import agents_of
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.film import film
+from penstock.play.match import Match
 from penstock.play.noise import NoiseStreams
 from penstock.play.policy import environment_of, load_policy
+
+Opponents = Sequence[str | Callable[..., Any]]
+"""Fixed opponents, as ``eval_against`` has them."""
 
 MAX_LANES = 25
 # Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
@@ -53,6 +57,8 @@ class Evaluation:
     unfinished
         How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
         steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
+    matches
+        Games against fixed opponents, where there are any: `returns` are then those against the first one.
     """
 
     returns: tuple[float, ...]
@@ -61,6 +67,7 @@ class Evaluation:
     unfinished: int = 0
     version: int = 0
     successes: tuple[float | None, ...] = ()
+    matches: tuple[Match, ...] = ()
 
     @property
     def episodes(self) -> int:
@@ -117,9 +124,9 @@ class Player:
     def __init__(
         self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int
     ) -> None:
-        self._group = group
+        self.group = group
         self._parts = [
-            _Part(model, lanes, deterministic=deterministic, seed=seed + policy)
+            Part(model, lanes, deterministic=deterministic, seed=seed + policy)
             for policy, (model, lanes) in enumerate(zip(models, group.lanes, strict=True))
         ]
 
@@ -146,11 +153,11 @@ class Player:
         on_step
             Called after every step of the lanes.
         """
-        self._group.reset()
+        self.group.reset()
         for part in self._parts:
             part.begin(episodes)
         while any([part.plays_on for part in self._parts]):
-            self._group.step([part.act() for part in self._parts])
+            self.group.step([part.act() for part in self._parts])
             on_step()
             is_late = time.monotonic() >= deadline
             for part in self._parts:
@@ -158,8 +165,16 @@ class Player:
         return tuple(part.evaluation() for part in self._parts)
 
 
-class _Part:
-    """One policy's part in what a `Player` plays."""
+class Part:
+    """One policy's part in what is played.
+
+    Attributes
+    ----------
+    played
+        Episodes that each lane has played of its quota.
+    given_up
+        Those that were given up.
+    """
 
     def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
         self._model = model
@@ -177,8 +192,8 @@ class _Part:
         """Begin with lanes that were reset."""
         lanes = self._lanes
         self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
-        self._played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
-        self._given_up: list[EpisodeRecord] = []
+        self.played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
+        self.given_up: list[EpisodeRecord] = []
         self._plays_on = np.full(lanes.num_lanes, True)
         self._memory = self._model.initial_state(lanes.num_lanes)
         lanes.take_episodes()
@@ -206,18 +221,18 @@ class _Part:
         for episode in lanes.take_episodes():
             lane = episode.lane
             if self._plays_on[lane]:
-                self._played[lane].append(episode)
-                self._plays_on[lane] = len(self._played[lane]) < self._quota
+                self.played[lane].append(episode)
+                self._plays_on[lane] = len(self.played[lane]) < self._quota
         too_long = self._plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
         too_long |= self._plays_on & self._in_games_of(too_long)
-        self._given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
+        self.given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
         self._plays_on &= ~too_long & (not is_late)
 
     def evaluation(self) -> Evaluation:
         """What came of it; a game in which an agent had no part is none of its episodes."""
-        whole = [episode for lane in self._played for episode in lane]
+        whole = [episode for lane in self.played for episode in lane]
         whole = [episode for episode in whole if episode.length] or whole
-        given_up = [episode for episode in self._given_up if episode.length]
+        given_up = [episode for episode in self.given_up if episode.length]
         counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
         _, returns, lengths, successes = zip(*counted, strict=True)
         return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
@@ -239,11 +254,16 @@ def evaluate_model(
     deterministic: bool = True,
     seed: int = 0,
     max_steps: float = math.inf,
+    opponents: Opponents = (),
 ) -> Evaluation:
-    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose."""
+    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose.
+
+    With `opponents`, so many games against each of them, from each seat (see `penstock.play.against.MatchPlayer`).
+    """
     (evaluation,) = evaluate_models(
-        [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps
-    )
+        [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps,
+        opponents=opponents,
+    )  # fmt: skip
     return evaluation
 
 
@@ -255,15 +275,25 @@ def evaluate_models(
     deterministic: bool = True,
     seed: int = 0,
     max_steps: float = math.inf,
+    opponents: Opponents = (),
+    best: Callable[[], PolicyNetwork | None] = lambda: None,
 ) -> tuple[Evaluation, ...]:
-    """Do what `evaluate_model` does for the policies of an environment of several agents, which play together."""
+    """Do what `evaluate_model` does for the policies of an environment of several agents, which play together.
+
+    `best` returns the network that the opponent "best" is played by, which is left out where there is none.
+    """
+    from penstock.play.against import player_of  # here, because it plays what is defined above
+
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
-    group = make_group(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
+    player = player_of(
+        models, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best,
+        first_lane=SCORING_LANES, worker_index=OUTSIDE,
+    )  # fmt: skip
     try:
-        return Player(models, group, deterministic=deterministic, seed=seed).play(episodes, max_steps=max_steps)
+        return player.play(episodes, max_steps=max_steps)
     finally:
-        group.close()
+        player.group.close()
 
 
 def evaluate_together(
@@ -340,7 +370,7 @@ def evaluate_run(
     seed = secrets.randbits(31) if seed is None else seed
     evaluation = evaluate_model(
         policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
-        max_steps=config.eval_max_steps if max_steps is None else max_steps,
+        max_steps=config.eval_max_steps if max_steps is None else max_steps, opponents=config.eval_against,
     )  # fmt: skip
     if video is not None:
         film(policy, env, video, deterministic=deterministic, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class EpisodesLog:
         lengths: Sequence[int],
         unfinished: int = 0,
         policy: str = "",
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         """Write a line per episode: ``{"steps", "seconds", "time", "version", "return", "length", "is_finished"}``.
 
@@ -51,13 +52,15 @@ class EpisodesLog:
             How many of them, the last ones, were given up.
         policy
             Name of the policy, where a run has several: "policy" of the line.
+        about
+            What else the lines say.
         """
-        about: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
-        about["version"] = version
-        about |= {"policy": policy} if policy else {}
+        said: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
+        said["version"] = version
+        said |= ({"policy": policy} if policy else {}) | dict(about or {})
         is_finished = [number < len(returns) - unfinished for number in range(len(returns))]
         self._lines.write(
-            {**about, "return": float(score), "length": int(length), "is_finished": finished}
+            {**said, "return": float(score), "length": int(length), "is_finished": finished}
             for score, length, finished in zip(returns, lengths, is_finished, strict=True)
         )
 

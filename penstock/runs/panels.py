@@ -55,6 +55,8 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
     parts: list[RenderableType] = [_header(status, width), middle]
     if status.policies:
         parts.append(_panel(_policies(status.policies), "policies"))
+    if status.opponents:
+        parts.append(_panel(_opponents(status), "past versions"))
     if status.roles:
         parts.append(_roles(status, width))
     return Group(*parts)
@@ -79,6 +81,9 @@ def plain_line(status: Status) -> str:
         parts.append(f"eval {shown}{target}")
     if status.eval_success_rate is not None:
         parts.append(f"success {status.eval_success_rate:.0%}")
+    parts += [f"wins against {opponent} {wins}" for opponent, wins in _won(status).items()]
+    if status.rating is not None:
+        parts.append(f"rating {status.rating:.0f}")
     if "policy_lag/mean" in status.experience:
         parts.append(f"lag {status.policy_lag_mean:.1f}")
     if status.updates_per_step is not None:
@@ -269,6 +274,8 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
         value.append("" if status.best_return is None else f", best {number(status.best_return)}")
         value.append("" if target is None else f", target {number(target)}")
         rows.add_row("evaluation", value)
+    for opponent, wins in _won(status).items():
+        rows.add_row(f"wins against {opponent}", wins)
     hidden = 0
     for values in (status.losses, status.metrics):
         for name, shown in list(values.items())[:_MOST_NUMBERS]:
@@ -277,6 +284,27 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
     if hidden:
         rows.add_row(f"and {hidden} more", Text("in metrics.jsonl", "dim"))
     return rows
+
+
+def _won(status: Status) -> dict[str, str]:
+    """Share of games that an evaluation has won against each opponent, by seat."""
+    found: dict[str, list[str]] = {}
+    for match in status.eval_matches:
+        games = match.wins + match.draws + match.losses
+        found.setdefault(match.opponent, []).append(f"{match.seat} {match.wins / games:.0%}" if games else match.seat)
+    return {opponent: ", ".join(seats) for opponent, seats in found.items()}
+
+
+def _opponents(status: Status) -> Table:
+    """A row for each past version that the policy plays."""
+    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    for title in ("steps", "rating", "score now", "won", "drawn", "lost"):
+        table.add_column(title, justify="right")
+    for one in status.opponents:
+        counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
+        table.add_row(f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts)
+    table.add_row("now", f"{status.rating or 0.0:.0f}", style="bold")
+    return table
 
 
 def _policies(policies: Sequence[PolicyStatus]) -> Table:

@@ -27,6 +27,18 @@ class RoleShare:
         return self.name.partition(" ")[0]
 
 
+@dataclass(frozen=True)
+class MatchStatus:
+    """Games of the last evaluation against one opponent, from one seat."""
+
+    opponent: str
+    seat: str
+    wins: int
+    draws: int
+    losses: int
+    mean_return: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
     """One moment of one policy's learning; of a run, that of its policies together."""
@@ -48,6 +60,8 @@ class PolicyStatus:
     """How many of its episodes were given up before they ended."""
     eval_success_rate: float | None = None
     """Share of its episodes that were successes; None where the environment does not say."""
+    eval_matches: tuple[MatchStatus, ...] = ()
+    """Its games against fixed opponents, where it has any: `eval_return` is that against the first one."""
     best_return: float | None = None
     """Mean return of the best weights that any evaluation has seen."""
 
@@ -94,6 +108,22 @@ class PolicyStatus:
         return self.experience.get("replay/updates_per_step")
 
 
+@dataclass(frozen=True)
+class OpponentStatus:
+    """A past version of the policy that guests play, and how games against it have ended."""
+
+    steps: int
+    """Steps of the run when it entered."""
+    rating: float
+    """Its Elo rating."""
+    score: float
+    """Score of the policy in recent games against it: a win is 1, a draw 1/2."""
+    wins: int = 0
+    """Games that the policy has won."""
+    draws: int = 0
+    losses: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Status(PolicyStatus):
     """One moment of a run."""
@@ -117,6 +147,12 @@ class Status(PolicyStatus):
     """Workers replaced so far."""
     policies: tuple[PolicyStatus, ...] = ()
     """Each policy's own, where a run has several."""
+    rating: float | None = None
+    """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
+    opponents: tuple[OpponentStatus, ...] = ()
+    """The past versions that it plays, from the oldest on."""
+    opponent_games: int = 0
+    """Games against past versions that were played to their end."""
 
     real_work: float | None = None
     """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is

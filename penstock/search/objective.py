@@ -44,7 +44,8 @@ class Evaluated:
 def read_evaluations(run_dir: Path) -> list[Evaluated]:
     """Read the evaluations of a run, also of one that is under way; [] where there is none yet.
 
-    A run that went on from a checkpoint has evaluated the steps behind it twice: the second time counts.
+    A run that went on from a checkpoint has evaluated the steps behind it twice: the second time counts. Of games
+    against several opponents those against the first count, as they do in the run.
     """
     try:
         text = (run_dir / EPISODES).read_text()
@@ -52,6 +53,7 @@ def read_evaluations(run_dir: Path) -> list[Evaluated]:
         return []
     whole = text[: text.rfind("\n") + 1]  # a last line may be half written
     returns: dict[tuple[int, float], list[float]] = {}
+    opponents: dict[tuple[int, float], str | None] = {}
     for line in whole.splitlines():
         try:
             episode = json.loads(line)
@@ -60,7 +62,8 @@ def read_evaluations(run_dir: Path) -> list[Evaluated]:
         moment = episode["steps"], episode["seconds"]
         if moment not in returns:
             returns = {earlier: kept for earlier, kept in returns.items() if earlier[0] < moment[0]}
-        if episode["return"] is not None:
+        is_first = opponents.setdefault(moment, episode.get("opponent")) == episode.get("opponent")
+        if episode["return"] is not None and is_first:
             returns.setdefault(moment, []).append(episode["return"])
     return [Evaluated(steps, seconds, fmean(each)) for (steps, seconds), each in returns.items()]
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from penstock.runs.panels import beside, clock, number, panels, plain_line, spread
-from penstock.runs.status import RoleShare, Status
+from penstock.runs.status import MatchStatus, OpponentStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
 
 ROLES = (
@@ -49,6 +49,16 @@ def test_success_is_shown_where_the_environment_tells_it():
     assert "25%" in drawn(status(success_rate=0.25), 100)
     both = status(success_rate=0.25, eval_success_rate=0.5)
     assert "25%, 50% in evaluation" in drawn(both, 100) and "success 50%" in plain_line(both)
+
+
+def test_opponents_are_shown_where_there_are_any():
+    assert "rating" not in drawn(status(), 100) + plain_line(status())
+    versions = (OpponentStatus(0, 0.0, 0.75, 30, 5, 10), OpponentStatus(4_096, 87.4, 0.5, 1_234, 0, 7))
+    matches = (MatchStatus("random", "red", 9, 0, 1, 0.8), MatchStatus("random", "yellow", 0, 0, 0, 0.0))
+    shown = status(rating=91.6, opponents=versions, eval_matches=matches)
+    assert "wins against random red 90%, yellow" in plain_line(shown) and "rating 92" in plain_line(shown)
+    rows = [line.split() for line in drawn(shown, 100).splitlines()]
+    assert ["│", "4,096", "87", "0.50", "1,234", "0", "7", "│"] in rows and ["│", "now", "92", "│"] in rows
 
 
 def test_steps_of_environments_are_shown_beside_those_of_several_agents():

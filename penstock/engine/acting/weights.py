@@ -15,6 +15,7 @@ from torch import Tensor
 
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES
+from penstock.experience.pool import Pool
 from penstock.ipc import WeightsBlock
 from penstock.nn import WeightsLayout, flatten_, place_, places_in
 
@@ -146,6 +147,16 @@ class BestWeights:
         weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
         return Best({policy: weights}, float(self._mean_return[0]), int(steps[0]), version)
+
+
+def versions_in(pool: Pool) -> dict[str, Tensor]:
+    """Copy the past versions in a pool as checkpoints hold them: uint8 ``[weights_nbytes]`` by the entry's number."""
+    found = {}
+    for block in pool.places:
+        payload = np.zeros(block.size, np.uint8)
+        if (entry := block.read_into(payload)) >= 0:
+            found[str(entry)] = torch.from_numpy(payload)
+    return found
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]

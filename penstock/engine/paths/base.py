@@ -151,9 +151,13 @@ class DataPath:
 
     def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
         """Make what chooses the actions of a rollout worker in its own process."""
+        return self.inference(arena, algorithm, "cpu")
+
+    def inference(self, arena: ExperienceArena, algorithm: Any, device: str) -> Actor:
+        """Make what chooses actions on a device."""
         from penstock.engine.acting.inference import Inference
 
-        return Inference(arena, algorithm, "cpu", self)
+        return Inference(arena, algorithm, device, self)
 
     def writer(
         self,

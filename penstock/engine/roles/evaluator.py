@@ -11,12 +11,13 @@ from penstock.engine.acting.weights import BestWeights, SharedWeights
 from penstock.engine.messages import Candidate, Command, Evaluate, Evaluated, Scored, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.factories import EVALUATOR
-from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
-from penstock.play.evaluation import EVALUATION_LANES, Evaluation, Player, lanes_for
+from penstock.nn import PolicyNetwork
+from penstock.play.against import player_of
+from penstock.play.evaluation import EVALUATION_LANES, Evaluation
 from penstock.runs.checkpoint import CheckpointError
 
 
@@ -49,13 +50,13 @@ class Evaluator:
         self._report = report
         self._clock = Clock(arena.gauges_of(RoleKind.EVALUATOR), self.ACTIVITIES)
         self._policies = [
-            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=True)
+            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=False)
         ]
-        self._group = make_group(
-            env, lanes_for(config.eval_episodes), seed=config.seed, first_lane=EVALUATION_LANES, worker_index=EVALUATOR
-        )
-        models = [policy.model for policy in self._policies]
-        self._player = Player(models, self._group, deterministic=not config.eval_exploration, seed=config.seed)
+        self._player = player_of(
+            [policy.model for policy in self._policies], env, config.eval_against, episodes=config.eval_episodes,
+            deterministic=not config.eval_exploration, seed=config.seed, best=self._policies[0].best_model,
+            first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
+        )  # fmt: skip
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._request: Evaluate | None = None
 
@@ -77,7 +78,7 @@ class Evaluator:
 
     def close(self) -> None:
         """Close the environments."""
-        self._group.close()
+        self._player.group.close()
 
     def _evaluate(self, request: Evaluate) -> None:
         began, deadline = time.monotonic(), request.deadline
@@ -122,10 +123,20 @@ class Scoring:
     """One policy that is evaluated: its network, the way its newest weights come, and the best of them."""
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
+        self._algorithm = algorithm
         self.model = algorithm.build_model()
         self.weights = SharedWeights(self.model, arena.weights)
         self._best = BestWeights(arena.best_weights)
         self._target = algorithm.config.target_return
+
+    def best_model(self) -> PolicyNetwork | None:
+        """A network of the best weights so far; None before there are any."""
+        best = self._best.load(self._algorithm.build_model)
+        if best is None:
+            return None
+        model = self._algorithm.build_model()
+        model.load_state_dict(best.parameters[0])
+        return model
 
     def reaches_target(self, evaluation: Evaluation) -> bool | None:
         """Whether whole episodes reach the target; None where there is none.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
-from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.acting.weights import MakeWeights, through_block, versions_in
 from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
@@ -63,11 +63,14 @@ class Start:
         What the learner alone has, as it was saved.
     seconds
         Wall-clock time spent.
+    matches
+        What was known of the pool of opponents, as it was saved.
     """
 
     state: LearnerState = field(default_factory=LearnerState)
     learning: dict[str, Any] | None = None
     seconds: float = 0.0
+    matches: dict[str, Any] | None = None
 
 
 class Learner:
@@ -214,6 +217,8 @@ class Learner:
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta, destination = {**command.meta, **counters}, command.destination
         state = {**self.learning_state(), **counters}
+        if self._arena.guests is not None and self._arena.guests.pool is not None:
+            state["opponents"] = versions_in(self._arena.guests.pool)
         weights = self._model.state_dict()
         error: Exception | None = None
         try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.engine.acting.inference import Inference
+from typing import TYPE_CHECKING
+
 from penstock.engine.messages import Command, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.base import Actor
 
 
 class PolicyWorker:
@@ -14,7 +18,7 @@ class PolicyWorker:
 
     ACTIVITIES = ("infer", "wait for requests")
 
-    def __init__(self, arena: ExperienceArena, inference: Inference) -> None:
+    def __init__(self, arena: ExperienceArena, inference: Actor) -> None:
         self.bell = arena.policy_bell
         self._requests = arena.requests
         self._inference = inference

@@ -15,6 +15,7 @@ from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.experience.pool import Matchmaking
 from penstock.experience.requests import NOT_ASKED
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
@@ -121,6 +122,7 @@ class LaneGroup:
         self.envs = make_group(
             spec.env, arena.shape.envs_per_group, seed=spec.seed, first_lane=first_env * spec.env.seats,
             worker_index=spec.worker, incarnation=spec.incarnation, num_threads=spec.num_threads,
+            seating=_seating(spec, arena, number),
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
@@ -164,6 +166,16 @@ class LaneGroup:
         self._clock.switch("write")
         for team in self._teams:
             team.writer.record()
+
+
+def _seating(spec: RolloutSpec, arena: ExperienceArena, group: int) -> Matchmaking | None:
+    """Who decides whom guests play in a group; None where there are no guests."""
+    if arena.guests is None or arena.guests.pool is None:
+        return None
+    return Matchmaking(
+        arena.guests.pool, arena.guests.shape,
+        group=group, worker=spec.worker, seed=spec.seed, incarnation=spec.incarnation,
+    )  # fmt: skip
 
 
 class Team:

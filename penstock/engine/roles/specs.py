@@ -118,12 +118,11 @@ class PolicyRole:
         return f"{RoleKind.POLICY}-{self.policy}"
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the policy worker and its model."""
-        from penstock.engine.acting.inference import Inference
+        """Make the policy worker and what chooses actions for it."""
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         arena = arena.policies[self.policy]
-        return PolicyWorker(arena, Inference(arena, self.algorithm, self.algorithm.config.device, self.path))
+        return PolicyWorker(arena, self.path.inference(arena, self.algorithm, self.algorithm.config.device))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.play.evaluation import Evaluation
+from penstock.play.match import Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
 from penstock.runs.lines import LinesLog
 from penstock.runs.metrics import MetricsLog
@@ -117,10 +118,7 @@ class Chronicle:
         self._metrics.write(steps, seconds, values)
         for name, scored in zip(names, policies, strict=True):
             for each in (*scored.others, scored.evaluation):
-                self._episodes.write(
-                    steps if name else each.steps, seconds, each.version, each.returns, each.lengths,
-                    unfinished=each.unfinished, policy=name,
-                )  # fmt: skip
+                self._write_episodes(each, steps if name else each.steps, name)
 
     def refresh(self, final: bool = False) -> None:
         """Show where the run stands, if it is time to; the final state in any case."""
@@ -157,6 +155,15 @@ class Chronicle:
         self._metrics.close()
         self._episodes.close()
         self._hardware_lines.close()
+
+    def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
+        """Write an evaluation's episodes; of games against opponents say which opponent and seat."""
+        for part in evaluation.matches or (evaluation,):
+            about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
+            self._episodes.write(
+                steps, self._progress.seconds, evaluation.version, part.returns, part.lengths,
+                unfinished=part.unfinished, policy=policy, about=about,
+            )  # fmt: skip
 
     def _write_hardware(self, status: Status) -> None:
         if sample := self._hardware.sample():
@@ -205,6 +212,11 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
     }
     if evaluation.success_rate is not None:
         values["evaluation/success_rate"] = evaluation.success_rate
+    for opponent, matches in by_opponent(evaluation.matches).items():
+        games = max(1, sum(len(match.outcomes) for match in matches))
+        for outcome in ("wins", "draws", "losses"):
+            values[f"against/{opponent}/{outcome}"] = sum(getattr(match, outcome) for match in matches) / games
+        values[f"against/{opponent}/mean_return"] = fmean(one for match in matches for one in match.returns)
     return values
 
 
@@ -221,6 +233,18 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
     return values | {f"loss/{name}": value for name, value in policy.losses.items()}
 
 
+def _metrics_of_opponents(status: Status) -> dict[str, float]:
+    """What is logged of the past versions that a policy plays."""
+    scores = [opponent.score for opponent in status.opponents]
+    return {
+        "opponents/rating": status.rating or 0.0,
+        "opponents/pool": len(scores),
+        "opponents/games": status.opponent_games,
+        "opponents/mean_score": fmean(scores),
+        "opponents/min_score": min(scores),
+    }
+
+
 def metrics_of(status: Status) -> dict[str, float]:
     """Everything of a status that is logged, by name."""
     values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
@@ -234,6 +258,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
     if status.env_steps is not None:
         values["env_steps"] = status.env_steps
+    if status.opponents:
+        values |= _metrics_of_opponents(status)
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status, mean_of, summed_up
+from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
@@ -113,6 +113,10 @@ class PolicyProgress:
             eval_return=evaluation.mean_return if evaluation else None,
             eval_unfinished=evaluation.unfinished if evaluation else 0,
             eval_success_rate=evaluation.success_rate if evaluation else None,
+            eval_matches=tuple(
+                MatchStatus(match.opponent, match.seat, match.wins, match.draws, match.losses, match.mean_return)
+                for match in (evaluation.matches if evaluation else ())
+            ),
             best_return=self.best_return,
             updates=learned.updates,
             version=learned.version,
@@ -155,6 +159,8 @@ class Progress:
         What is reported of each policy.
     last_report
         The moment of a learner's last report; None before the first.
+    of_opponents
+        Says what is shown of past versions that the policy plays.
     """
 
     def __init__(
@@ -173,6 +179,7 @@ class Progress:
         self._frame_skip = frame_skip
         self._gauges = gauges
         self._rows = rows
+        self.of_opponents: Callable[[], Mapping[str, Any]] = dict
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
@@ -291,4 +298,5 @@ class Progress:
             limiting_reason=reason,
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
+            **self.of_opponents(),
         )

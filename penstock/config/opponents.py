@@ -1,0 +1,87 @@
+"""Opponents: what is legal for the settings of self-play, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.checking import ConfigError, require
+from penstock.config.finding import find_object
+
+if TYPE_CHECKING:
+    from penstock.config.base import Config
+
+RANDOM, BEST = "random", "best"
+"""Opponents of evaluations that need no code: uniform legal actions, and the best weights evaluated before."""
+
+
+def require_legal_opponents(config: Config) -> None:
+    """Raise `ConfigError` where a setting of self-play is outside what is legal, whatever the environment is."""
+    require(config.opponent_pool > 0, "opponent_pool", config.opponent_pool, "more than 0")
+    interval, share = config.opponent_interval, config.opponent_share
+    require(interval is None or interval > 0, "opponent_interval", interval, "more than 0, or None")
+    require(0.0 < share <= 1.0, "opponent_share", share, "more than 0, and at most 1 (opponents='none': no guests)")
+    for opponent in config.eval_against:
+        is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST) or ":" in opponent
+        legal = 'opponents such as "random", "best", "module:name" and "file.py:name"'
+        require(is_known, "eval_against", config.eval_against, legal)
+    names = [name_of(opponent) for opponent in config.eval_against]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"eval_against has {doubled[0]!r} twice: results go by the names of opponents")
+    if config.eval_against[:1] == (BEST,):
+        raise ConfigError(
+            f"eval_against={config.eval_against!r} begins with 'best', which changes during a run: target_return and "
+            "the best weights go by the first opponent; name another first, such as ('random', 'best')"
+        )
+
+
+def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
+    """Raise `ConfigError` where settings of self-play do not fit the environment's agents, or an opponent is not found.
+
+    Parameters
+    ----------
+    config
+        Settings of the run.
+    agents
+        Names of the agents; empty where the environment has one.
+    """
+    plays_past = config.opponents != "none"
+    if not plays_past and not config.eval_against:
+        return
+    name = f"opponents={config.opponents!r}" if plays_past else f"eval_against={config.eval_against!r}"
+    if len(agents) < 2:
+        raise ConfigError(f"{name}: the environment has one agent, and opponents need an environment of several")
+    if config.policies or config.num_policies > 1:
+        raise ConfigError(
+            f"{name}: several policies play the agents, each of which is the others' opponent: use one policy, of "
+            "which past versions can play every seat, or leave this out"
+        )
+    if config.team_reward != "own":
+        raise ConfigError(
+            f"{name}: with team_reward={config.team_reward!r} all agents are rewarded together, and there is nobody to "
+            "win against: use team_reward='own'"
+        )
+    for place in config.eval_against:
+        found = place if not isinstance(place, str) or ":" not in place else find_object(place, "eval_against")
+        if not isinstance(found, str) and not callable(found):
+            raise ConfigError(f"eval_against={place!r} is a {type(found).__name__}: name a class or a function")
+
+
+def name_of(opponent: str | Callable[..., Any]) -> str:
+    """What an opponent of ``eval_against`` is called in results: of a place, what is found there."""
+    if isinstance(opponent, str):
+        return opponent.rpartition(":")[2]
+    return str(getattr(opponent, "__qualname__", type(opponent).__name__))
+
+
+def guest_games(config: Config) -> int:
+    """Environments of each rollout worker in which guests play all seats but one: as many in each of its groups."""
+    if config.opponents == "none" or (config.num_agents or 1) < 2:
+        return 0
+    groups = config.num_groups or 1
+    return groups * max(1, round(config.opponent_share * config.num_envs_per_worker / groups))
+
+
+def entry_interval(config: Config) -> int:
+    """Steps between two versions that enter the pool."""
+    return config.opponent_interval or max(1, config.total_steps // 20)

@@ -1,0 +1,70 @@
+"""Choosing the actions of guests: one forward pass for each past version that is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from penstock.engine.acting.weights import SharedWeights
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.requests import NOT_ASKED, Pending
+
+
+class GuestInference:
+    """The networks of past versions, made when they are first asked.
+
+    A guest samples its actions; where none are sampled it explores as at the end of training. Nothing is recorded.
+
+    Parameters
+    ----------
+    arena
+        That of the guests.
+    algorithm
+        Whose network it is.
+    device
+        Where it runs.
+    """
+
+    def __init__(self, arena: ExperienceArena, algorithm: Any, device: str) -> None:
+        assert arena.pool is not None
+        self._arena = arena
+        self._pool = arena.pool
+        self._algorithm = algorithm
+        self._device = torch.device(device)
+        self._autocast = algorithm.autocast(self._device)
+        self._versions: dict[int, tuple[Any, SharedWeights]] = {}
+        shape = arena.shape
+        self._lanes = np.arange(shape.num_lanes, dtype=np.int64).reshape(-1, shape.group_size)
+        self._guests_per_game = (shape.num_agents or 1) - 1
+
+    @torch.inference_mode()
+    def answer(self, pending: Pending) -> None:
+        """Choose actions for the guests of the groups that ask, and write them into their rows."""
+        arena, requests = self._arena, self._arena.requests
+        rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
+        noise = requests.noise.reshape(-1, arena.shape.action.noise_size)
+        memory = requests.memory(pending)
+        is_asked = rows != NOT_ASKED
+        places = self._pool.playing[lanes // self._guests_per_game]
+        for place in np.unique(places[is_asked]).tolist():
+            asking = (is_asked & (places == place)).nonzero()[0]
+            at = rows[asking]
+            fields = arena.columns["obs"][at], arena.columns["first"][at], memory[asking], noise[lanes[asking]]
+            obs, first, before, numbers = (torch.from_numpy(field).to(self._device) for field in fields)
+            with self._autocast:
+                choice, after = self._version(place).act(obs, first, before)
+                action = choice.sample(numbers)
+            arena.columns["action"][at] = action.cpu().numpy()
+            memory[asking] = after.cpu().numpy()
+        requests.keep_memory(pending, memory)
+
+    def _version(self, place: int) -> Any:
+        """The network of a place, with the weights that lie there now: they stay until no game plays them."""
+        if place not in self._versions:
+            model = self._algorithm.build_model().to(self._device)
+            self._versions[place] = model, SharedWeights(model, self._pool.places[place])
+        model, weights = self._versions[place]
+        weights.refresh()
+        return model

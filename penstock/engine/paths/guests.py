@@ -1,0 +1,32 @@
+"""The way of what guests go through: it ends in their rows, and nobody learns from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.paths.base import DataPath, ExperienceWriter
+from penstock.experience.guest_rows import GuestRows
+
+if TYPE_CHECKING:
+    from penstock.engine.paths.base import Actor
+    from penstock.engine.watching.clock import Clock
+    from penstock.envs.lanes import Lanes
+    from penstock.experience.arena import ExperienceArena
+
+
+@dataclass(frozen=True)
+class GuestPath(DataPath):
+    """Rows of guests, and the past versions that choose their actions."""
+
+    def inference(self, arena: ExperienceArena, algorithm: Any, device: str) -> Actor:
+        """Past versions, each of which answers for the lanes that it plays."""
+        from penstock.engine.acting.guest_inference import GuestInference
+
+        return GuestInference(arena, algorithm, device)
+
+    def writer(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
+    ) -> ExperienceWriter:
+        """Show guests what they see."""
+        return GuestRows(arena, lanes, first_lane)

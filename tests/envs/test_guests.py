@@ -1,0 +1,109 @@
+"""Games with guests: who sits where, whose lane is whose, and how games end."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.envs.failures import UnsupportedSpaceError
+from penstock.envs.games import game_of
+from penstock.envs.guests import GuestGames
+from tests.envs.counting import CountingEnv
+from tests.envs.playing import AtOnce, InTurn, parts
+
+ENDS = ("terminated", "truncated", "both")
+
+
+class Lists(CountingEnv):
+    """Two agents, as Sample Factory has them."""
+
+    num_agents, is_multiagent = 2, True
+
+
+class Drawn:
+    """Seats by chance; what was asked and heard, by game."""
+
+    def __init__(self, num_games, num_agents, seed=0):
+        self.num_games = num_games
+        self.random = np.random.default_rng(seed)
+        self.num_agents = num_agents
+        self.seats = [[] for _ in range(num_games)]
+        self.ended = [[] for _ in range(num_games)]
+
+    def begin(self, game):
+        self.seats[game].append(int(self.random.integers(self.num_agents)))
+        return self.seats[game][-1]
+
+    def over(self, game, returns):
+        self.ended[game].append(returns)
+
+
+def a_group(envs, seating):
+    return GuestGames([game_of(env) for env in envs], list(range(len(envs))), seating=seating, name="game")
+
+
+def step(group):
+    group.step([np.zeros(lanes.num_lanes, np.int64) for lanes in group.lanes])
+
+
+def seen(lanes):
+    column = np.full((lanes.num_lanes, 3), -1.0, np.float32)
+    lanes.write_observations(column, np.arange(lanes.num_lanes))
+    return column
+
+
+@given(st.lists(parts, min_size=2, max_size=3), st.integers(0, 2), st.integers(0, 9))
+def test_whoever_begins_a_game_at_a_seat_stays_there_until_it_is_over(agents, alone, seed):
+    seating, count = Drawn(2, len(agents), seed), len(agents)
+    group = a_group([AtOnce(agents) for _ in range(alone + 2)], seating)
+    learner, guests = group.lanes
+    assert (learner.num_lanes, guests.num_lanes) == (alone * count + 2, 2 * (count - 1))
+    group.reset()
+    for _ in range(40):
+        own, others = seen(learner), seen(guests)
+        for game in range(2):
+            number, seat = len(seating.ended[game]), seating.seats[game][-1]
+            lane, lanes = alone * count + game, slice(game * (count - 1), (game + 1) * (count - 1))
+            assert len(seating.seats[game]) == number + 1
+            if learner.asked[lane]:
+                assert own[lane, :2].tolist() == [seat, number]
+            shown = others[lanes][guests.asked[lanes]]
+            assert seat not in shown[:, 0] and len(set(shown[:, 0])) == len(shown) and set(shown[:, 1]) <= {number}
+        step(group)
+
+
+def test_a_game_tells_what_every_seat_has_got_and_guests_have_no_episodes():
+    seating = Drawn(1, 3)
+    group = a_group([InTurn(3, 4, ENDS), InTurn(3, 4, ENDS)], seating)
+    group.reset()
+    for _ in range(12):
+        step(group)
+    assert seating.ended == [[[10.0, 100.0, 1000.0]] * 3] and len(seating.seats[0]) == 4
+    learner, guests = group.lanes
+    of_lane = [[e.episode_return for e in learner.take_episodes() if e.lane == lane] for lane in [3]]
+    assert of_lane == [[10.0 * 10.0**seat for seat in seating.seats[0][:3]]]
+    assert guests.take_episodes() == [] and learner.take_env_steps() == 24
+
+
+def test_a_game_that_is_cut_short_is_not_heard_of():
+    seating = Drawn(1, 2)
+    group = a_group([InTurn(2, 5, ENDS[:2])], seating)
+    for _ in range(3):
+        group.reset()
+        for _ in range(4):
+            step(group)
+    assert seating.ended == [[]] and len(seating.seats[0]) == 3
+
+
+def test_agents_that_go_on_by_themselves_have_no_games_for_guests():
+    with pytest.raises(UnsupportedSpaceError, match="no games that end"):
+        a_group([Lists()], Drawn(1, 2))
+
+
+def test_actions_may_be_given_as_the_game_takes_them():
+    group = a_group([InTurn(2, 4, ENDS[:2])], Drawn(1, 2))
+    group.reset()
+    for _ in range(4):
+        group.step([np.zeros(1, np.int64), np.array([1], object)])
+    learner, _ = group.lanes
+    assert len(learner.take_episodes()) == 1
