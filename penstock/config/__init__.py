@@ -10,6 +10,7 @@ from penstock.config.elsewhere import setting_hint
 from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
+from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
 from penstock.config.policies import PolicyConfig, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
@@ -23,6 +24,7 @@ from penstock.config.segment import (
     require_whole_segments,
 )
 from penstock.config.sources import Source
+from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
 __all__ = [
     "NETWORK",
@@ -43,6 +45,7 @@ __all__ = [
     "Scheduled",
     "SegmentConfig",
     "Source",
+    "Tunable",
     "cannot_change",
     "change_config",
     "checked",
@@ -53,9 +56,13 @@ __all__ = [
     "make_config",
     "policy_configs",
     "require",
+    "require_tunable",
     "require_whole_minibatches",
     "require_whole_segments",
     "setting_hint",
+    "tunable_settings",
+    "tunable_values",
+    "tuned",
     "value_at",
     "with_schedules",
 ]

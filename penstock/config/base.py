@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
+from penstock.config.marks import Tunable
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
@@ -88,9 +89,9 @@ class Config:
     normalize_observations: bool = True
     """Running normalisation of float observations; its statistics travel with the weights."""
 
-    gamma: float = 0.99
+    gamma: Tunable[float] = 0.99
     """Discount per step."""
-    learning_rate: Scheduled = 3e-4
+    learning_rate: Tunable[Scheduled] = 3e-4
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""

@@ -125,6 +125,12 @@ class APPO(Face):
         Steps per update (one minibatch).
     max_policy_lag
         Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
@@ -224,6 +230,9 @@ class APPO(Face):
         normalize_returns: bool = True,
         batch_size: int = 256,
         max_policy_lag: int = 100,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_epochs: int = 2,
         gae_lambda: float = 0.95,
         normalize_advantages: bool = True,
@@ -355,6 +364,12 @@ class PPO(Face):
         Weight of the value loss.
     normalize_returns
         Running normalisation of value targets; its statistics travel with the weights.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
@@ -448,6 +463,9 @@ class PPO(Face):
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_epochs: int = 10,
         gae_lambda: float = 0.95,
         normalize_advantages: bool = True,
@@ -1179,6 +1197,12 @@ class IMPACT(Face):
         Steps per update.
     max_policy_lag
         Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_batches
         Batches that the circular buffer holds (N); a new one replaces the oldest.
     batch_uses
@@ -1266,6 +1290,9 @@ class IMPACT(Face):
         normalize_returns: bool = True,
         batch_size: int = 256,
         max_policy_lag: int = 100,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_batches: int = 4,
         batch_uses: int = 2,
         target_period: int = 8,

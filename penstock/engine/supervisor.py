@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, assert_never
 
@@ -106,6 +106,7 @@ class Supervisor:
         self.progress = Progress(config, algorithm, env.name, frame_skip, arena.gauges, rows, names)
         for policy, progress in zip(policies, self.progress.policies, strict=True):
             progress.steps = policy.start.state.steps
+            progress.tuned = policy.tuned
             if (best := policy.best()) is not None:
                 progress.best_return = best.mean_return
         self.progress.seconds = policies[0].start.seconds
@@ -208,6 +209,11 @@ class Supervisor:
             self._start()
             self._set_weights(policy, weights, None)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
+
+    def tune(self, policy: int, values: Mapping[str, Any]) -> None:
+        """Let other values of a policy's tunable settings hold from its next batch on."""
+        self._policies[policy].tune(values)
+        self.progress.policies[policy].tuned = self._policies[policy].tuned
 
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""
@@ -325,9 +331,10 @@ class Supervisor:
                 "algorithm": algorithm_id(type(algorithm)),
                 **about,
                 "mean_return": progress.mean_return,
-                "config": algorithm.config.to_json(),
+                "config": policy.config.to_json(),
                 "specs": specs_to_json(algorithm.observation, algorithm.action),
             }
+            meta |= {"tuned": policy.tuned} if policy.tuned else {}
             metas.append(meta | ({"policy": policy.name} if policy.name else {}))
         return metas
 

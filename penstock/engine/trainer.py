@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
@@ -17,7 +17,16 @@ from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
+from penstock.config import (
+    Config,
+    ConfigError,
+    change_config,
+    checked,
+    make_config,
+    tunable_values,
+    tuned,
+    with_schedules,
+)
 from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
@@ -121,7 +130,7 @@ class Trainer:
             changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
         config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
-        trainer._open(algorithm, config, run, checkpoints)
+        trainer._open(algorithm, config, run, checkpoints, changes)
         trainer._note_changes(before, changes)
         return trainer
 
@@ -140,9 +149,10 @@ class Trainer:
         config: Config,
         run: RunDirectory | None,
         checkpoints: Sequence[Checkpoint],
+        changes: Collection[str] = (),
     ) -> None:
         try:
-            self._set_up(algorithm, config, run, checkpoints)
+            self._set_up(algorithm, config, run, checkpoints, changes)
         except BaseException:
             launcher.discard()
             raise
@@ -153,6 +163,7 @@ class Trainer:
         config: Config,
         run: RunDirectory | None,
         checkpoints: Sequence[Checkpoint],
+        changes: Collection[str],
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
@@ -166,7 +177,7 @@ class Trainer:
             policy.name: algorithm(policy.config, seen.observation, seen.action)
             for policy, seen in zip(found.policies, found.seen, strict=True)
         }
-        self._policies, notes = open_policies(algorithms, checkpoints, run)
+        self._policies, notes = open_policies(algorithms, checkpoints, run, changes)
         if run is None and config.run_dir is not None:
             run = RunDirectory.create(
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm),
@@ -324,6 +335,42 @@ class Trainer:
         found = {by_id[key]: _weights_in(chosen, by_id[key]) for key, chosen in parameters.items()}
         for policy, weights in found.items():
             self._supervisor.set_weights(policy.number, weights)
+
+    def get_hyperparameters(self) -> dict[Any, Any]:
+        """Return the tunable settings as they are now, by name: of several policies, ``{policy_id: settings}``.
+
+        Settings that are None or functions of progress in this run are left out.
+        """
+        self._require_open()
+        found = {policy.id: tunable_values(policy.config) for policy in self._policies}
+        return found if len(found) > 1 else found[self._policies[0].id]
+
+    def set_hyperparameters(self, settings: Mapping[Any, Any]) -> None:
+        """Go on with other values of tunable settings, from the next batch on; also within `on_update`.
+
+        A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved with checkpoints
+        and hold when the run is resumed, unless the resume gives the setting itself.
+
+        Parameters
+        ----------
+        settings
+            Values by name; of several policies ``{policy_id: values}``, of any of them.
+
+        Raises
+        ------
+        ConfigError
+            There is no such policy; a setting is not tunable, or its value not legal. Nothing is changed then.
+        """
+        self._require_open()
+        by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
+        if len(by_id) == 1 and not all(isinstance(each, Mapping) for each in settings.values()):
+            settings = {next(iter(by_id)): settings}
+        if not settings or not settings.keys() <= by_id.keys():
+            raise ConfigError(f"settings are given for the policies {list(settings)}; there are {list(by_id)}")
+        for policy, values in settings.items():
+            tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # all are legal, or none is set
+        for policy, values in settings.items():
+            self._supervisor.tune(by_id[policy].number, values)
 
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.

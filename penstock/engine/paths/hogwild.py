@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithms.arithmetic.optimizers import as_if_made
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import LearnedInWorker, Tell
 from penstock.engine.paths.base import DataPath
@@ -25,6 +27,7 @@ from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, require
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
+from penstock.experience.tunables import Tunables
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
@@ -137,7 +140,8 @@ class ActorLearner(Inference):
     ) -> None:
         super().__init__(arena, algorithm, "cpu", path, weights=Copy)
         config = algorithm.config
-        self._config = config
+        self._config = self._untuned = config
+        self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))
         self._worker = worker
         self._shared = SharedParameters(algorithm, arena)
         self._reader = BatchReader(
@@ -197,6 +201,8 @@ class ActorLearner(Inference):
 
     def _learn(self, slots: np.ndarray) -> None:
         arena, copy = self._arena, self._weights
+        if (values := self._tunables.news()) is not None:
+            self._take_settings(tuned(self._untuned, values))
         batch, _ = self._reader.read(slots, copy.version, copy.steps / self._config.total_steps)
         learned = int(batch.learn.sum())
         is_fenced_off = (arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any()
@@ -204,6 +210,12 @@ class ActorLearner(Inference):
             learned = 0
         self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
         self._brought[Contribution.STEPS] += learned
+
+    def _take_settings(self, config: Any) -> None:
+        """Go on with other values of tunable settings."""
+        self._config = config
+        self._algorithm.take_settings(config)
+        as_if_made(self._shared.optimizer, self._algorithm.build_optimizer(self._model))
 
     def _apply_gradient(self, batch: Batch) -> bool:
         """Make the update of a batch, or skip it; False if the parameters that it is of are no more."""

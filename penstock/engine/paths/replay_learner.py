@@ -52,7 +52,6 @@ class ReplayLearner(Learner):
         make_reader: type[TransitionReader] = TransitionReader,
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
-        self._algorithm = algorithm
         config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
@@ -84,6 +83,7 @@ class ReplayLearner(Learner):
         if self._reader.draws_ahead:
             self._reader.ask(beta)
         self._clock.switch("learn")
+        self._heed_settings()
         metrics = self._learn(batch, ids)
         self._batches += 1
         self._count_steps()

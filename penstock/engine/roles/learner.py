@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config
+from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind
+from penstock.experience.tunables import Tunables
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
@@ -63,11 +64,14 @@ class Start:
         What the learner alone has, as it was saved.
     seconds
         Wall-clock time spent.
+    tuned
+        Values of tunable settings that had been set.
     """
 
     state: LearnerState = field(default_factory=LearnerState)
     learning: dict[str, Any] | None = None
     seconds: float = 0.0
+    tuned: dict[str, float] = field(default_factory=dict)
 
 
 class Learner:
@@ -104,6 +108,9 @@ class Learner:
         self._report = report
         self._device = torch.device(config.device)
         self._model: Any = algorithm.build_model().to(self._device)
+        self._algorithm: Any = algorithm
+        self._untuned = config
+        self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))
         self._weights = weights(self._model, arena)
         self._weights.refresh()
         self._autocast = algorithm.autocast(self._device)
@@ -143,6 +150,16 @@ class Learner:
 
     def _weights_set(self) -> None:
         """The model has got weights from outside."""
+
+    def _heed_settings(self) -> None:
+        """Go on with the settings that hold now, wherever they are used; called before every batch."""
+        if (values := self._tunables.news()) is not None:
+            self._config = tuned(self._untuned, values)
+            self._take_settings()
+
+    def _take_settings(self) -> None:
+        """The config has other values of tunable settings."""
+        self._algorithm.take_settings(self._config)
 
     def experience(self) -> dict[str, float]:
         """What is shown and logged of the data path, by the name of the metric."""
