@@ -8,7 +8,10 @@ LEARNING = "learning"
 
 _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
-    "several agents": {"num_agents", "num_policies", "policies", "team_reward"},
+    "several agents": {"num_agents", "num_policies", "policies", "policy_of", "team_reward"},
+    "population": {
+        "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
+    },
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

@@ -21,9 +21,12 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
+from penstock.engine.exploits import Copies, Exploits
 from penstock.engine.messages import (
     ContentsSaved,
+    Copied,
     Died,
+    Diverged,
     EnvironmentMetrics,
     EnvironmentSteps,
     Episodes,
@@ -56,6 +59,8 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
+from penstock.population.decisions import Population
+from penstock.population.lineage import LINEAGE
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
@@ -80,6 +85,10 @@ class Supervisor:
         Where it is written; None: nowhere.
     notes
         What the user is to be told first.
+    population
+        Decides who copies whom; None: nobody does.
+    lineage_lines
+        Lines of the lineage that a population which goes on has written; None: it is a new one.
     """
 
     def __init__(
@@ -90,6 +99,8 @@ class Supervisor:
         frame_skip: int,
         run_directory: RunDirectory | None,
         notes: Sequence[str] = (),
+        population: Population | None = None,
+        lineage_lines: int | None = None,
     ) -> None:
         self._config = config
         self._policies = policies
@@ -125,6 +136,14 @@ class Supervisor:
             saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
             chronicle=self._chronicle,
         )  # fmt: skip
+        self.copies = Copies(policies, self.backend.send, self._turn_until, arena.ring_all)
+        self._exploits: Exploits | None = None
+        if population is not None:
+            lineage = None if run_directory is None else run_directory.path / LINEAGE
+            self._exploits = Exploits(
+                population, config.pbt_metric, policies, self.progress, self.copies, self._chronicle, lineage
+            )
+            self._exploits.start(lineage_lines)
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
         self._interrupted = Interrupted()
@@ -210,6 +229,16 @@ class Supervisor:
             self._set_weights(policy, weights, None)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
+    def copy(self, parent: int, child: int) -> None:
+        """Let a policy go on as a copy of another, with its own settings."""
+        with self._failing_as_a_whole():
+            self._start()
+            goal = self._policies[child].arena.control[Control.GOAL]
+            self.copies.copy(parent, child)
+            self._policies[child].arena.control[Control.GOAL] = goal
+            self._arena.ring_all()
+            self.evaluations.forget_all()
+
     def tune(self, policy: int, values: Mapping[str, Any]) -> None:
         """Let other values of a policy's tunable settings hold from its next batch on."""
         self._policies[policy].tune(values)
@@ -260,6 +289,8 @@ class Supervisor:
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
 
     def _schedule(self) -> None:
+        if self._exploits is not None:
+            self._exploits.schedule()
         self.evaluations.schedule(self.meta)
         self.saves.schedule(self.progress.steps, self.meta)
 
@@ -324,6 +355,8 @@ class Supervisor:
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
         about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
+        if self._exploits is not None:
+            about["population"] = self._exploits.state()
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             algorithm = policy.algorithm
@@ -364,12 +397,18 @@ class Supervisor:
         match report:
             case Learned():
                 self.progress.take_learned(report, policy_of(role))
+                if self._exploits is not None:
+                    self._exploits.learned()
             case LearnedInWorker(policy=policy):
                 self.progress.policies[policy].take_learned_in_worker(report)
-            case Episodes(finished, successes, policy):
+            case Episodes(finished, successes, policy, is_new):
                 self.progress.policies[policy].take_episodes(finished, successes)
-            case EnvironmentMetrics(values):
+                if self._exploits is not None:
+                    self._exploits.take_episodes(policy, finished, is_new)
+            case EnvironmentMetrics(values, policy, is_of_now):
                 self.progress.take_metrics(values)
+                if self._exploits is not None:
+                    self._exploits.take_metrics(policy, values, is_of_now)
             case EnvironmentSteps(count):
                 self.progress.take_env_steps(count)
             case Evaluated():
@@ -380,6 +419,12 @@ class Supervisor:
                 self.saves.take_contents(number, error, what)
             case WeightsSet():
                 self._weights_set = True
+                self.copies.inherited()
+            case Copied():
+                self.copies.take(report)
+            case Diverged(policy, problem):
+                if self._exploits is not None:
+                    self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(text)
             case Died(story):

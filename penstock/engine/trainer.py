@@ -31,11 +31,13 @@ from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
+from penstock.engine.exploits import open_population, require_alike
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import evaluate_models
+from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
@@ -171,6 +173,8 @@ class Trainer:
             launcher.prepare()
         else:
             launcher.discard()
+        if config.pbt_space is not None:
+            config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
         found = look_at(with_schedules(config))
         self.config, self._env = found.config, found.env
         algorithms = {
@@ -187,10 +191,12 @@ class Trainer:
         if run is not None:
             for policy in self._policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+        population = open_population(self.config, self._policies, checkpoints, changes)
+        lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
         precision = note_of_precision(self._policies[0].algorithm)
         self._supervisor = Supervisor(
             self.config, self._policies, self._env, found.seen[0].frame_skip, run,
-            [*([] if precision is None else [precision]), *notes],
+            [*([] if precision is None else [precision]), *notes], population, lines,
         )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began
 
@@ -371,6 +377,25 @@ class Trainer:
             tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # all are legal, or none is set
         for policy, values in settings.items():
             self._supervisor.tune(by_id[policy].number, values)
+
+    def copy_policy(self, parent: int | str, child: int | str) -> None:
+        """Let a policy go on as another is now: weights, normalisations, target networks and optimisers.
+
+        Its settings, steps and random numbers stay its own. What it had collected before is not learned from.
+
+        Raises
+        ------
+        ConfigError
+            There is no such policy, or their networks differ.
+        """
+        self._require_open()
+        by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
+        for name in (parent, child):
+            if name not in by_id:
+                raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
+        require_alike([by_id[parent], by_id[child]], "copy_policy")
+        if parent != child:
+            self._supervisor.copy(by_id[parent].number, by_id[child].number)
 
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.

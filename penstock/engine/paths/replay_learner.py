@@ -141,6 +141,13 @@ class ReplayLearner(Learner):
         if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
+    def heritage(self) -> dict[str, Any]:
+        """Target network and optimisers."""
+        return {name: what for name, what in self._algorithm.learning_state().items() if name != "generator"}
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        self._algorithm.inherit(learning)
+
     def _weights_set(self) -> None:
         self._published_at = self._steps
         self._algorithm.restart_target(self._model)

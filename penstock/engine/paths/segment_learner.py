@@ -181,6 +181,10 @@ class SegmentLearner(Learner):
         self._algorithm.begin(self._model)
         self._backward = self._captured_gradient()  # what was captured may be of networks that are gone
 
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        go_on(self._optimizer, learning["optimizer"])
+        self._algorithm.begin(self._model, learning)
+
     def _take_settings(self) -> None:
         super()._take_settings()
         as_if_made(self._optimizer, self._algorithm.build_optimizer(self._model))

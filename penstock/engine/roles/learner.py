@@ -12,12 +12,25 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import MakeWeights, through_block
-from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
+from penstock.engine.messages import (
+    Command,
+    Copied,
+    Copy,
+    Diverged,
+    Inherit,
+    Learned,
+    Save,
+    Saved,
+    SetWeights,
+    Tell,
+    WeightsSet,
+    unknown,
+)
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.experience.tunables import Tunables
-from penstock.runs.checkpoint import CheckpointError, save_checkpoint
+from penstock.runs.checkpoint import CheckpointError, as_bytes, from_bytes, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
 MAX_SKIPPED_IN_A_ROW = 20
@@ -130,8 +143,16 @@ class Learner:
         """What the learner alone has and a checkpoint holds: tensors and plain values."""
         raise NotImplementedError
 
+    def heritage(self) -> dict[str, Any]:
+        """What of `learning_state` another learner may go on from: all but counters and random numbers."""
+        return self.learning_state()
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        """Go on from another learner's `heritage`, whose weights the model has by now."""
+        raise NotImplementedError
+
     def handle(self, command: Command) -> None:
-        """Take a command: `Save` or `SetWeights`."""
+        """Take a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
         if isinstance(command, Save):
             self._save(command)
         elif isinstance(command, SetWeights):
@@ -142,8 +163,21 @@ class Learner:
             self._weights.publish(self._version, self._steps if steps is None else steps)
             self._weights.show()
             self._report(WeightsSet(self._version))
+        elif isinstance(command, Copy):
+            learned = {"weights": self._model.state_dict(), "learning": self.heritage()}
+            self._report(Copied(as_bytes(learned), self._version))
+        elif isinstance(command, Inherit):
+            learned = from_bytes(command.learned, self._device)
+            self._model.load_state_dict(learned["weights"])
+            self._version += 1
+            self._skipped_in_a_row = 0
+            self._weights_set()
+            self._inherit(learned["learning"])
+            self._weights.publish(self._version, self._steps)
+            self._weights.show()
+            self._report(WeightsSet(self._version))
         else:
-            raise unknown(RoleKind.LEARNER, command, Save, SetWeights)
+            raise unknown(RoleKind.LEARNER, command, Save, SetWeights, Copy, Inherit)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -189,7 +223,13 @@ class Learner:
         """Count an update that was left out because loss or gradient was not finite."""
         self._skipped += 1
         self._skipped_in_a_row += 1
-        require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
+        try:
+            require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
+        except LearningDiverged as error:
+            if self._config.pbt is None:
+                raise
+            self._skipped_in_a_row = 0
+            self._report(Diverged(self._arena.policy, str(error)))
 
     def _publish(self) -> None:
         if self._weights.version != self._version:
