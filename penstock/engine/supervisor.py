@@ -137,13 +137,10 @@ class Supervisor:
             chronicle=self._chronicle,
         )  # fmt: skip
         self.copies = Copies(policies, self.backend.send, self._turn_until, arena.ring_all)
-        self._exploits: Exploits | None = None
-        if population is not None:
-            lineage = None if run_directory is None else run_directory.path / LINEAGE
-            self._exploits = Exploits(
-                population, config.pbt_metric, policies, self.progress, self.copies, self._chronicle, lineage
-            )
-            self._exploits.start(lineage_lines)
+        self._exploits = Exploits(
+            population, config.pbt_metric, policies, self.progress, self.copies, self._chronicle,
+            None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
+        )  # fmt: skip
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
         self._interrupted = Interrupted()
@@ -289,8 +286,7 @@ class Supervisor:
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
 
     def _schedule(self) -> None:
-        if self._exploits is not None:
-            self._exploits.schedule()
+        self._exploits.schedule()
         self.evaluations.schedule(self.meta)
         self.saves.schedule(self.progress.steps, self.meta)
 
@@ -354,9 +350,7 @@ class Supervisor:
 
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
-        about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
-        if self._exploits is not None:
-            about["population"] = self._exploits.state()
+        about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             algorithm = policy.algorithm
@@ -397,18 +391,15 @@ class Supervisor:
         match report:
             case Learned():
                 self.progress.take_learned(report, policy_of(role))
-                if self._exploits is not None:
-                    self._exploits.learned()
+                self._exploits.learned()
             case LearnedInWorker(policy=policy):
                 self.progress.policies[policy].take_learned_in_worker(report)
             case Episodes(finished, successes, policy, is_new):
                 self.progress.policies[policy].take_episodes(finished, successes)
-                if self._exploits is not None:
-                    self._exploits.take_episodes(policy, finished, is_new)
+                self._exploits.take_episodes(policy, finished, is_new)
             case EnvironmentMetrics(values, policy, is_of_now):
                 self.progress.take_metrics(values)
-                if self._exploits is not None:
-                    self._exploits.take_metrics(policy, values, is_of_now)
+                self._exploits.take_metrics(policy, values, is_of_now)
             case EnvironmentSteps(count):
                 self.progress.take_env_steps(count)
             case Evaluated():
@@ -423,8 +414,7 @@ class Supervisor:
             case Copied():
                 self.copies.take(report)
             case Diverged(policy, problem):
-                if self._exploits is not None:
-                    self._exploits.diverged(policy, problem)
+                self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(text)
             case Died(story):

@@ -22,6 +22,8 @@ WINDOW = 100
 """Episodes that a score is the mean of, at most."""
 MUTATION_RATE = 0.15
 """Sample Factory: probability that a setting is mutated (``pbt_mutation_rate``)."""
+MOST_RESCUES = 3
+"""How often each member may fail before a decision is carried out that is no rescue."""
 SMALLEST_GAP, SMALLEST_RELATIVE_GAP = 1e-6, 0.1
 """Sample Factory: what the best have to be ahead of whoever is replaced, and as a share of their score's size."""
 
@@ -120,12 +122,14 @@ class Population:
     Attributes
     ----------
     members : list of Member
+        In the order of their numbers.
     """
 
     def __init__(
         self, rules: Rules, space: PopulationSpace, given: Sequence[Mapping[str, Any]], seed: int
     ) -> None:
         self.rules, self.space, self._seed = rules, space, seed
+        self._rescues = 0  # in a row
         self.members = [Member(space.start(own, self.random(number, 0))) for number, own in enumerate(given)]
 
     def hear(self, member: int, scores: Iterable[float], episodes: int | None = None) -> None:
@@ -168,18 +172,23 @@ class Population:
         return made
 
     def rescue(self, member: int, steps: int) -> Decision | None:
-        """Decide whom a member copies that cannot go on; None: there is nobody."""
+        """Decide whom a member copies that cannot go on; None: all fail again and again, and nobody can be copied."""
+        self._rescues += 1
+        if self._rescues > MOST_RESCUES * len(self.members):
+            return None
         scores = tuple(self.score(number) for number in range(len(self.members)))
         others = [number for number in range(len(self.members)) if number != member]
         ranked = sorted((n for n in others if scores[n] is not None), key=lambda n: -(scores[n] or 0.0))
         random = self._begin(member, steps)
         best = ranked[: self._extreme(len(self.members))] or others
-        return self._decision("diverged", member, int(random.choice(best)), scores, random) if best else None
+        return self._decision("diverged", member, int(random.choice(best)), scores, random)
 
     def carried_out(self, decision: Decision) -> None:
         """Note that a decision has been carried out: the member has other settings, and if it was replaced no score."""
         member = self.members[decision.member]
         member.settings = dict(decision.after)
+        if decision.event != "diverged":
+            self._rescues = 0
         if decision.parent is not None:
             member.exploits += 1
             member.episodes = 0
