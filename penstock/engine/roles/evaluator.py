@@ -96,9 +96,12 @@ class Evaluator:
             has_reached_target = self._reach_target(again)
         scored = tuple(
             policy.score(
-                candidate, evaluation, more, deadline,
+                candidate,
+                evaluation,
+                more,
+                deadline,
                 has_reached_target=has_reached_target and policy.reaches_target(evaluation) is not False,
-            )  # fmt: skip
+            )
             for policy, candidate, evaluation, more in zip(
                 self._policies, request.policies, evaluations, others, strict=True
             )
