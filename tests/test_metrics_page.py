@@ -23,7 +23,8 @@ SEGMENTS = set(LOADED) - REPLAY
 GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environments alone
 REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *rudder.TOLD)}  # with rewards="rudder" alone
-OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *TOLD, *REDISTRIBUTION}
+SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
+OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION}
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,

@@ -35,10 +35,32 @@ class APPO(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -189,6 +211,14 @@ class APPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -278,10 +308,32 @@ class PPO(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -424,6 +476,14 @@ class PPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -509,10 +569,32 @@ class A2C(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -643,6 +725,14 @@ class A2C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -722,10 +812,32 @@ class A3C(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -831,6 +943,14 @@ class A3C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -898,10 +1018,32 @@ class IMPALA(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1050,6 +1192,14 @@ class IMPALA(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1137,10 +1287,32 @@ class IMPACT(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1263,6 +1435,14 @@ class IMPACT(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1339,10 +1519,32 @@ class CLEAR(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1495,6 +1697,14 @@ class CLEAR(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1584,10 +1794,32 @@ class LASER(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1738,6 +1970,14 @@ class LASER(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1826,10 +2066,32 @@ class PQN(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1956,6 +2218,14 @@ class PQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2033,10 +2303,32 @@ class DQN(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2210,6 +2502,14 @@ class DQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2309,10 +2609,32 @@ class Rainbow(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2486,6 +2808,14 @@ class Rainbow(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2585,10 +2915,32 @@ class ApeX(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2760,6 +3112,14 @@ class ApeX(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -2858,10 +3218,32 @@ class R2D2(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3033,6 +3415,14 @@ class R2D2(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3131,10 +3521,32 @@ class DDPG(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3264,6 +3676,14 @@ class DDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3342,10 +3762,32 @@ class TD3(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3481,6 +3923,14 @@ class TD3(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3562,10 +4012,32 @@ class SAC(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3699,6 +4171,14 @@ class SAC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3779,10 +4259,32 @@ class TQC(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3923,6 +4425,14 @@ class TQC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4006,10 +4516,32 @@ class CrossQ(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4149,6 +4681,14 @@ class CrossQ(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4232,10 +4772,32 @@ class ApeXDPG(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4370,6 +4932,14 @@ class ApeXDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
