@@ -226,12 +226,15 @@ class Supervisor:
             self._set_weights(policy, weights, None)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
-    def copy(self, parent: int, child: int) -> None:
-        """Let a policy go on as a copy of another, with its own settings."""
+    def copy(self, parent: int | bytes, child: int) -> None:
+        """Let a policy go on as a copy of another, or of what was saved of one, with its own settings."""
         with self._failing_as_a_whole():
             self._start()
             goal = self._policies[child].arena.control[Control.GOAL]
-            self.copies.copy(parent, child)
+            if isinstance(parent, bytes):
+                self.copies.hand_over(parent, child)
+            else:
+                self.copies.copy(parent, child)
             self._policies[child].arena.control[Control.GOAL] = goal
             self._arena.ring_all()
             self.evaluations.forget_all()

@@ -31,7 +31,7 @@ from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
-from penstock.engine.exploits import open_population, require_alike
+from penstock.engine.exploits import learned_at, open_population, require_alike
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
 from penstock.engine.supervisor import Supervisor
@@ -378,21 +378,35 @@ class Trainer:
         for policy, values in settings.items():
             self._supervisor.tune(by_id[policy].number, values)
 
-    def copy_policy(self, parent: int | str, child: int | str) -> None:
+    def copy_policy(self, parent: int | str | os.PathLike[str], child: int | str = 0) -> None:
         """Let a policy go on as another is now: weights, normalisations, target networks and optimisers.
 
         Its settings, steps and random numbers stay its own. What it had collected before is not learned from.
+
+        Parameters
+        ----------
+        parent
+            The policy; or where another run's checkpoint lies, or the run, whose latest is meant.
+        child
+            Goes on as a copy.
 
         Raises
         ------
         ConfigError
             There is no such policy, or their networks differ.
+        CheckpointError
+            The checkpoint cannot be read, holds weights alone, or is of another architecture.
         """
         self._require_open()
         by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
-        for name in (parent, child):
+        is_place = parent not in by_id and not isinstance(parent, int) and os.path.exists(parent)
+        for name in (child,) if is_place else (parent, child):
             if name not in by_id:
                 raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
+        if is_place:
+            assert not isinstance(parent, int)
+            self._supervisor.copy(learned_at(parent, by_id[child]), by_id[child].number)
+            return
         require_alike([by_id[parent], by_id[child]], "copy_policy")
         if parent != child:
             self._supervisor.copy(by_id[parent].number, by_id[child].number)

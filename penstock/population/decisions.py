@@ -14,10 +14,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from penstock.config import Config
 from penstock.population.space import Dimension, PopulationSpace
 
 Rule = Literal["truncation", "tournament", "sample-factory"]
 
+RETURN = "return"
+"""Members are ranked by returns; any other ``pbt_metric`` is a name in ``info["metrics"]``."""
+DECISIONS = 20
+"""About each member in its budget, unless ``pbt_interval`` says otherwise."""
+FRACTIONS: dict[Rule, float] = {"truncation": 0.2, "tournament": 0.2, "sample-factory": 0.3}
+"""Shares of the worst and the best: arXiv:1711.09846, appendix A, and Sample Factory's ``pbt_replace_fraction``."""
 WINDOW = 100
 """Episodes that a score is the mean of, at most."""
 MUTATION_RATE = 0.15
@@ -107,6 +114,14 @@ class Member:
     scores: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
 
+def rules_of(config: Config, steps: int) -> Rules:
+    """The rules of a config whose members have so many steps each."""
+    assert config.pbt is not None
+    interval = config.pbt_interval or max(1, steps // DECISIONS)
+    fraction = config.pbt_fraction or FRACTIONS[config.pbt]
+    return Rules(config.pbt, interval, config.pbt_start or interval, fraction, config.pbt_episodes)
+
+
 class Population:
     """Members, what they have scored, and what becomes of them.
 
@@ -137,6 +152,11 @@ class Population:
         values = list(scores)
         self.members[member].scores.extend(values)
         self.members[member].episodes += len(values) if episodes is None else episodes
+
+    def forget(self, member: int) -> None:
+        """Forget a member's scores, where new ones take their place."""
+        self.members[member].scores.clear()
+        self.members[member].episodes = 0
 
     def score(self, member: int) -> float | None:
         """Mean score since the member was last replaced; None while it has too few episodes."""
@@ -191,8 +211,7 @@ class Population:
             self._rescues = 0
         if decision.parent is not None:
             member.exploits += 1
-            member.episodes = 0
-            member.scores.clear()
+            self.forget(decision.member)
 
     def state(self) -> dict[str, Any]:
         """Everything that a population goes on from, as JSON values."""
