@@ -300,8 +300,8 @@ class PopulationRuns:
         found: Mapping[str, Any] = json.loads(file.read_text())
         if differing := [name for name, here in self._facts.items() if found["facts"][name] != here]:
             raise ConfigError(
-                f"--dir {self.path} holds another population: its {differing[0]} is another. Give another --dir, or the "
-                "same settings"
+                f"--dir {self.path} holds another population: its {differing[0]} is another. Give another --dir, or "
+                "the same settings"
             )
         self.population.restore(found["population"])
         self.slice = found["slice"]

@@ -1,6 +1,7 @@
-"""Population-based training over several runs: slices, copies through checkpoints, and what a killed one goes on from."""
+"""Population-based training over several runs: slices, copies through checkpoints, and going on after a kill."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -27,7 +28,7 @@ SETTINGS = {
 class InThisProcess:
     """A slice that is trained at once, where it is begun; `killed` says which one ends before it has done anything."""
 
-    killed: set[str] = set()
+    killed: ClassVar[set[str]] = set()
 
     def __init__(self, member, told, cores):
         self.member, self.cores, self.output = member, cores, told.with_suffix(".txt")
