@@ -23,17 +23,16 @@ from penstock.config import (
     change_config,
     checked,
     make_config,
-    tunable_values,
-    tuned,
     with_schedules,
 )
 from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
-from penstock.engine.exploits import learned_at, open_population, require_alike
+from penstock.engine.exploits import open_population
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
+from penstock.engine.steering import Steering
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import evaluate_models
@@ -49,7 +48,7 @@ Weights = Mapping[str, Tensor] | str | os.PathLike[str]
 """A state dict, or where a checkpoint lies."""
 
 
-class Trainer:
+class Trainer(Steering):
     """An algorithm with its settings, ready to train.
 
     ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
@@ -341,75 +340,6 @@ class Trainer:
         found = {by_id[key]: _weights_in(chosen, by_id[key]) for key, chosen in parameters.items()}
         for policy, weights in found.items():
             self._supervisor.set_weights(policy.number, weights)
-
-    def get_hyperparameters(self) -> dict[Any, Any]:
-        """Return the tunable settings as they are now, by name: of several policies, ``{policy_id: settings}``.
-
-        Settings that are None or functions of progress in this run are left out.
-        """
-        self._require_open()
-        found = {policy.id: tunable_values(policy.config) for policy in self._policies}
-        return found if len(found) > 1 else found[self._policies[0].id]
-
-    def set_hyperparameters(self, settings: Mapping[Any, Any]) -> None:
-        """Go on with other values of tunable settings, from the next batch on; also within `on_update`.
-
-        A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved with checkpoints
-        and hold when the run is resumed, unless the resume gives the setting itself.
-
-        Parameters
-        ----------
-        settings
-            Values by name; of several policies ``{policy_id: values}``, of any of them.
-
-        Raises
-        ------
-        ConfigError
-            There is no such policy; a setting is not tunable, or its value not legal. Nothing is changed then.
-        """
-        self._require_open()
-        by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
-        if len(by_id) == 1 and not all(isinstance(each, Mapping) for each in settings.values()):
-            settings = {next(iter(by_id)): settings}
-        if not settings or not settings.keys() <= by_id.keys():
-            raise ConfigError(f"settings are given for the policies {list(settings)}; there are {list(by_id)}")
-        for policy, values in settings.items():
-            tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # all are legal, or none is set
-        for policy, values in settings.items():
-            self._supervisor.tune(by_id[policy].number, values)
-
-    def copy_policy(self, parent: int | str | os.PathLike[str], child: int | str = 0) -> None:
-        """Let a policy go on as another is now: weights, normalisations, target networks and optimisers.
-
-        Its settings, steps and random numbers stay its own. What it had collected before is not learned from.
-
-        Parameters
-        ----------
-        parent
-            The policy; or where another run's checkpoint lies, or the run, whose latest is meant.
-        child
-            Goes on as a copy.
-
-        Raises
-        ------
-        ConfigError
-            There is no such policy, or their networks differ.
-        CheckpointError
-            The checkpoint cannot be read, holds weights alone, or is of another architecture.
-        """
-        self._require_open()
-        by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
-        is_place = parent not in by_id and not isinstance(parent, int) and os.path.exists(parent)
-        for name in (child,) if is_place else (parent, child):
-            if name not in by_id:
-                raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
-        if is_place:
-            assert not isinstance(parent, int)
-            self._supervisor.copy(learned_at(parent, by_id[child]), by_id[child].number)
-            return
-        require_alike([by_id[parent], by_id[child]], "copy_policy")
-        if parent != child:
-            self._supervisor.copy(by_id[parent].number, by_id[child].number)
 
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.

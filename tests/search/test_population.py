@@ -87,7 +87,7 @@ def test_members_train_in_slices_and_the_worse_copies_the_better(tmp_path):
 
 def test_a_slice_begins_with_the_copy_once_and_a_killed_one_begins_with_it_again(tmp_path):
     def told(until, **changes):
-        config = {**PPOConfig(**{**SETTINGS, "pbt": None, "pbt_space": None}).to_json(), "run_dir": str(tmp_path / "child")}
+        config = PPOConfig(**{**SETTINGS, "pbt": None, "pbt_space": None}, run_dir=str(tmp_path / "child")).to_json()
         settings = {"learning_rate": 2e-3}
         return {"algorithm": "ppo", "config": config, "settings": settings, "parent": None, "begin": 0, "until": until,
                 **changes}  # fmt: skip
