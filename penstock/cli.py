@@ -270,6 +270,11 @@ def search(args: list[str]) -> int:
     return _measure("penstock.search.command", args)
 
 
+def pbt(args: list[str]) -> int:
+    """Train a population of runs that copy each other."""
+    return _measure("penstock.search.population_command", args)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
@@ -283,6 +288,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": bench,
     "autotune": autotune,
     "search": search,
+    "pbt": pbt,
 }
 
 

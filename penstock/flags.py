@@ -260,7 +260,8 @@ def _preset_in(args: Sequence[str]) -> str | None:
 def _flag_type(hint: Any) -> Any:
     """What tyro shall read for a field: what only Python can say, a callable or a path object, is left out."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in (_CALLABLE, os.PathLike)]
+        left_out = (_CALLABLE, os.PathLike, dict)
+        options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
         # the config checks the value itself, and shows the closest one

@@ -10,6 +10,7 @@ from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
+from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
 
 BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
@@ -40,6 +41,9 @@ def read(command: list[str]) -> None:
             search._shown_flags().parse_args(["--show", *flags])
         case ["search", *flags]:
             parse(flags, search._own_flags(), "")
+        case ["pbt", *flags]:
+            space = flags.index("--space")
+            parse([*flags[:space], *flags[space + 2 :]], pbt.own_flags(), "")
         case ["runs", "diff", _, _]:
             pass
         case ["runs", *flags]:

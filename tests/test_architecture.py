@@ -23,14 +23,16 @@ MAY_USE = {
     "envs": {"imports", "ipc"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
+    "population": {"config"},
     "play": {"config", "runs", "nn", "envs", "algorithms"},
-    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"},
+    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
+    | {"population"},
     "flags": {"config"},
     "signatures": {"config", "engine", "flags"},
     "pages": {"config", "algorithms", "flags"},
     "doctor": {"ipc"},
     "bench": {"config", "flags", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
-    "search": {"config", "runs", "ipc", "algorithms", "bench"},
+    "search": {"config", "runs", "ipc", "algorithms", "bench", "population"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
     "dashboard": {"flags", "runs", "studies"},
     "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor"}

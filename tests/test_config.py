@@ -51,7 +51,7 @@ def made(config_class=APPOConfig, **settings):
 def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones():
     message = refusal(num_env_per_worker=4)
     assert "unknown setting 'num_env_per_worker'; did you mean 'num_envs_per_worker'?" in message
-    assert "(legal: activation, advantage_estimator, backend, batch_size, " in message
+    assert "(legal: activation, adam_beta1, adam_beta2, adam_eps, advantage_estimator, backend, " in message
     assert "did you mean" not in refusal(xyzzy=1)
 
 
@@ -405,7 +405,8 @@ MAY_CHANGE = """
     publish_interval save_replay optimizer_eps double priority_beta priority_beta_final target_period exploration
     exploration_final exploration_steps exploration_exponent actor_learning_rate tau exploration_noise target_noise
     target_noise_clip policy_delay alpha target_entropy replay policy_cloning_coef value_cloning_coef trust_region
-    num_batches batch_uses rho_target kl_coef eval_exploration priority_eta q_lambda dropped_quantiles adam_beta1
+    num_batches batch_uses rho_target kl_coef eval_exploration priority_eta q_lambda dropped_quantiles
+    adam_beta1 adam_beta2 adam_eps pbt pbt_interval pbt_start pbt_fraction pbt_metric pbt_episodes
     max_actor_grad hindsight goals_per_step redistribution_value redistribution_share redistribution_trace
     redistribution_points redistribution_max_error redistributor_learning_rate redistributor_interval
     redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps opponents opponent_pool

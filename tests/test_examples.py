@@ -19,6 +19,7 @@ SHORT_RUNS = {
     "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,50\d steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
     "ray_trainable.py": (["2000", "1"], r"best: mean return \S+ with learning rate \S+"),
+    "external_pbt.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
     "outside_loop.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
 }
 

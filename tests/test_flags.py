@@ -83,7 +83,7 @@ def test_help_shows_every_setting_once_under_its_group(capsys):
         parse("--help")
     shown = re.findall(r"^\W*(\w[\w ]*) options\b|^\W{1,3}--([a-z][\w-]*)", capsys.readouterr().out, re.MULTILINE)
     titles, found = [title for title, _ in shown if title], {}
-    assert titles == ["environment", "several agents", "machine", "network", "learning", "budget and run"]
+    assert titles == ["environment", "several agents", "population", "machine", "network", "learning", "budget and run"]
     group = ""
     for title, flag in shown:
         group = title or group

@@ -27,7 +27,10 @@ OPPONENTS = {  # of games against opponents alone
     *(f"opponents/{name}" for name in ("rating", "pool", "games", "mean_score", "min_score")),
     *(f"against/NAME/{name}" for name in ("wins", "draws", "losses", "mean_return")),
 }
-OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *TOLD, *REDISTRIBUTION, *OPPONENTS}
+SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
+OPEN = {
+    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS
+}  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,

@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, RedistributionConfig, Scheduled, require
+from penstock.config import Config, RedistributionConfig, Scheduled, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -30,7 +30,7 @@ class A2CConfig(RMSPropConfig, RedistributionConfig):
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     rmsprop_eps: float = 1e-4
     """Keeps steps finite where gradients are small."""
-    gae_lambda: float = 1.0
+    gae_lambda: Tunable[float] = 1.0
     """Lambda of the advantage estimator; 1: n-step returns, as published."""
     total_steps: int = 500_000
     """Budget in steps; schedules run over it."""

@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.arithmetic.rmsprop import RMSProp, RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, Scheduled, require
+from penstock.config import Config, Scheduled, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -36,9 +36,9 @@ class A3CConfig(RMSPropConfig):
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
-    gae_lambda: float = 1.0
+    gae_lambda: Tunable[float] = 1.0
     """Lambda of the advantage estimator; 1: n-step returns, as published."""
-    entropy_spread: float = 1.0
+    entropy_spread: Tunable[float] = 1.0
     """Workers explore differently: their entropy bonuses lie evenly, in logarithms, from entropy_coef / entropy_spread
     to entropy_coef * entropy_spread."""
     reduction: Literal["sum", "mean"] = "sum"

@@ -19,7 +19,7 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import AsynchronousConfig, Config, RedistributionConfig, Scheduled, require
+from penstock.config import AsynchronousConfig, Config, RedistributionConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
@@ -45,9 +45,9 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, RedistributionConfig):
     """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update."""
     clip_range: float = 0.2
     """The probability ratio counts within [1 / (1 + clip_range), 1 + clip_range]."""
-    rho_bar: float = 1.0
+    rho_bar: Tunable[float] = 1.0
     """V-trace: cut of the ratio in the temporal difference."""
-    c_bar: float = 1.0
+    c_bar: Tunable[float] = 1.0
     """V-trace: cut of the ratio in the trace."""
 
     def validate(self) -> None:

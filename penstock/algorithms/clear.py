@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
-from penstock.config import Config, require
+from penstock.config import Config, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution, recorded_distribution
 
@@ -23,9 +23,9 @@ class CLEARConfig(IMPALAConfig):
     replay: tuple[str, ...] = ("queue:1/2", "reservoir:1/2,capacity=2000")
     """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
     queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
-    policy_cloning_coef: float = 0.01
+    policy_cloning_coef: Tunable[float] = 0.01
     """Weight of KL(mu || pi) on replayed steps, mu being the policy that acted."""
-    value_cloning_coef: float = 0.005
+    value_cloning_coef: Tunable[float] = 0.005
     """Weight of the squared difference to the value expected then, on replayed steps."""
 
     def validate(self) -> None:

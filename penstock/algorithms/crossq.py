@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.optimizers import fused_adam
 from penstock.algorithms.arithmetic.td import td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
-from penstock.config import NETWORK, Config, Scheduled, require
+from penstock.config import NETWORK, Config, Scheduled, Tunable, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import NormalizedActorCritic, follow
 
@@ -31,7 +31,7 @@ class CrossQConfig(SACConfig):
     """Widths of the critics' hidden layers; published are two of 2048."""
     learning_rate: Scheduled = 1e-3
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
-    adam_beta1: float = 0.5
+    adam_beta1: Tunable[float] = 0.5
     """Decay of the optimisers' mean gradient."""
     policy_delay: int = 3
     """Updates of the critics for each of the policy and the temperature."""

@@ -27,7 +27,7 @@ from penstock.algorithms.arithmetic.td import (
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.support import SupportWatch
-from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, PrioritizedConfig, Scheduled, require
+from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, PrioritizedConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.experience.sequence_batch import SequenceBatch
@@ -66,9 +66,9 @@ class QLearningConfig(PrioritizedConfig):
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
     """"rmsprop": centred, decay 0.95, as published; "adam": as most codes today."""
-    optimizer_eps: float = 1e-8
+    optimizer_eps: Tunable[float] = 1e-8
     """What the optimiser adds to the root of the mean square."""
-    max_grad_norm: float | None = 10.0
+    max_grad_norm: Tunable[float | None] = 10.0
     """Gradients are scaled down to this global norm (arXiv:1511.06581); None: never."""
 
     double: bool = False

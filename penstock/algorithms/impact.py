@@ -17,16 +17,17 @@ from penstock.algorithms.arithmetic.losses import (
     normalize_advantage,
     value_error,
 )
+from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import AsynchronousConfig, Config, Scheduled, require
+from penstock.config import AsynchronousConfig, Config, Scheduled, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution, recorded_distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPACTConfig(AsynchronousConfig):
+class IMPACTConfig(AdamConfig, AsynchronousConfig):
     """IMPACT: the learner never waits: while no new batch is there it learns from one that it has used before."""
 
     batch_size: int = 256
@@ -43,17 +44,17 @@ class IMPACTConfig(AsynchronousConfig):
     """How often each batch may be learned from (K)."""
     target_period: int = 8
     """Updates between two copies of the network to the target network; published is N * K."""
-    rho_target: float = 2.0
+    rho_target: Tunable[float] = 2.0
     """Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network."""
-    clip_range: float = 0.3
+    clip_range: Tunable[float] = 0.3
     """The surrogate's ratio counts within [1 - clip_range, 1 + clip_range]."""
-    gae_lambda: float = 0.95
+    gae_lambda: Tunable[float] = 0.95
     """Weight of longer returns in V-trace's targets."""
-    rho_bar: float = 1.0
+    rho_bar: Tunable[float] = 1.0
     """V-trace: cut of the ratio pi_target / mu in the temporal difference."""
-    c_bar: float = 1.0
+    c_bar: Tunable[float] = 1.0
     """V-trace: cut of the ratio in the trace."""
-    kl_coef: float = 0.0
+    kl_coef: Tunable[float] = 0.0
     """Weight of KL(pi_target || pi)."""
     normalize_advantages: bool = True
     """Advantages have mean 0 and standard deviation 1 in each update."""
@@ -85,6 +86,10 @@ class IMPACT(SegmentAlgorithm):
     data_path = "circular"
 
     target: ActorCritic
+
+    def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
+        """Adam."""
+        return build_adam(self.config, model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
         """Make the target network: the model, or the one of a run that goes on."""

@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, MixtureConfig, RedistributionConfig, Scheduled, require
+from penstock.config import Config, MixtureConfig, RedistributionConfig, Scheduled, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -30,13 +30,13 @@ class IMPALAConfig(RMSPropConfig, MixtureConfig, RedistributionConfig):
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear" decays a number to 0 over total_steps, as published; a function says all by itself."""
-    vtrace_lambda: float = 1.0
+    vtrace_lambda: Tunable[float] = 1.0
     """Weight of longer returns in V-trace's targets."""
-    rho_bar: float = 1.0
+    rho_bar: Tunable[float] = 1.0
     """Cut of the probability ratio in the temporal difference: decides which policy's value is learned."""
-    c_bar: float = 1.0
+    c_bar: Tunable[float] = 1.0
     """Cut of the ratio in the trace: decides how fast."""
-    rho_pg_bar: float = 1.0
+    rho_pg_bar: Tunable[float] = 1.0
     """Cut of the ratio in the policy gradient."""
     reduction: Literal["sum", "mean"] = "sum"
     """Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it."""

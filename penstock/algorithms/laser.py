@@ -12,7 +12,7 @@ from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean, value
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
-from penstock.config import Config, ConfigError, require
+from penstock.config import Config, ConfigError, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
@@ -25,7 +25,7 @@ class LASERConfig(IMPALAConfig):
     replay: tuple[str, ...] = ("queue:1/4", "uniform:3/4,capacity=2000")
     """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
     queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
-    trust_region: float = 0.3
+    trust_region: Tunable[float] = 0.3
     """States of a larger KL(pi || implied policy), in nats, are not learned from; traces end there."""
 
     def validate(self) -> None:

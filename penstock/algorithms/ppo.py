@@ -19,7 +19,7 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import Config, RedistributionConfig, Scheduled, require_whole_minibatches
+from penstock.config import Config, RedistributionConfig, Scheduled, Tunable, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -44,7 +44,7 @@ class PPOConfig(ProximalConfig, RedistributionConfig):
     """Budget in steps; schedules run over it."""
     clip_range: float = 0.2
     """The probability ratio counts within [1 - clip_range, 1 + clip_range]."""
-    value_clip_range: float | None = None
+    value_clip_range: Tunable[float | None] = None
     """Values move by at most this per batch; None: freely."""
 
     def validate(self) -> None:

@@ -15,7 +15,15 @@ from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import NETWORK, Config, RedistributionConfig, Scheduled, require, require_whole_minibatches
+from penstock.config import (
+    NETWORK,
+    Config,
+    RedistributionConfig,
+    Scheduled,
+    Tunable,
+    require,
+    require_whole_minibatches,
+)
 from penstock.envs.spaces import ActionKind
 from penstock.experience.batch import Batch
 from penstock.nn import QNetwork
@@ -48,7 +56,7 @@ class PQNConfig(RedistributionConfig):
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     max_grad_norm: float = 10.0
     """Gradients are scaled down to this global norm."""
-    q_lambda: float = 0.95
+    q_lambda: Tunable[float] = 0.95
     """Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment."""
     exploration: float = 1.0
     """Probability of a random action at the start."""

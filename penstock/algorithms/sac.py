@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.td import td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
-from penstock.config import Config, Scheduled, require
+from penstock.config import Config, Scheduled, Tunable, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import StochasticActorCritic, TanhGaussian
 
@@ -24,11 +24,11 @@ class SACConfig(ControlConfig):
 
     fixed: ClassVar[Mapping[str, str]] = {"initial_alpha": "a learned temperature has left its start"}
 
-    alpha: float | None = None
+    alpha: Tunable[float | None] = None
     """Temperature, fixed; None: learned."""
     initial_alpha: float = 1.0
     """Where a learned temperature starts."""
-    target_entropy: float | None = None
+    target_entropy: Tunable[float | None] = None
     """Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D)."""
 
     def validate(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.td import target_policy_noise, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
-from penstock.config import Config, require
+from penstock.config import Config, Tunable, require
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import DeterministicActorCritic
 
@@ -22,9 +22,9 @@ class TD3Config(ControlConfig):
 
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1)."""
-    target_noise: float = 0.2
+    target_noise: Tunable[float] = 0.2
     """Standard deviation of the noise that smooths the target policy (section 6.1)."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: Tunable[float] = 0.5
     """Bound of that noise (section 6.1)."""
     policy_delay: int = 2
     """Updates of the critics for each of the policy and the targets (section 6.1)."""

@@ -10,6 +10,7 @@ from penstock.config.elsewhere import setting_hint
 from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
+from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
 from penstock.config.opponents import BEST, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
 from penstock.config.policies import PolicyConfig, policy_configs
@@ -24,6 +25,7 @@ from penstock.config.segment import (
     require_whole_segments,
 )
 from penstock.config.sources import Source
+from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
 __all__ = [
     "BEST",
@@ -46,6 +48,7 @@ __all__ = [
     "Scheduled",
     "SegmentConfig",
     "Source",
+    "Tunable",
     "cannot_change",
     "change_config",
     "checked",
@@ -60,9 +63,13 @@ __all__ = [
     "policy_configs",
     "require",
     "require_opponents_for",
+    "require_tunable",
     "require_whole_minibatches",
     "require_whole_segments",
     "setting_hint",
+    "tunable_settings",
+    "tunable_values",
+    "tuned",
     "value_at",
     "with_schedules",
 ]

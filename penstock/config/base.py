@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
+from penstock.config.marks import Tunable
 from penstock.config.opponents import guest_games, require_legal_opponents
+from penstock.config.population import PopulationConfig
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
@@ -23,7 +25,7 @@ STORED = "what lies in the replay buffer was stored with it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PopulationConfig):
     """Settings shared by every algorithm."""
 
     fixed: ClassVar[Mapping[str, str]] = {
@@ -34,6 +36,8 @@ class Config:
         "num_agents": "the experience of the run is that of so many agents",
         "num_policies": "the checkpoints of the run are of these policies",
         "policies": "the checkpoints of the run are of these policies",
+        "policy_of": "the experience of the run is that of these lanes",
+        "pbt_space": "the settings of its population were drawn from it",
         "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
     }
     """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
@@ -50,10 +54,14 @@ class Config:
     team_reward: Literal["own", "mean", "sum"] = "own"
     """With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's."""
     num_policies: int = 1
-    """With several agents: so many policies of the same settings, which play the agents in turn."""
+    """So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+    plays environments of its own."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-    settings of its own."""
+    """Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+    that it plays or several."""
+    policy_of: str | Callable[..., Any] | None = None
+    """Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the environment
+    in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also itself."""
     opponents: Literal["none", "past"] = "none"
     """With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
     play all seats but one."""
@@ -103,9 +111,9 @@ class Config:
     normalize_observations: bool = True
     """Running normalisation of float observations; its statistics travel with the weights."""
 
-    gamma: float = 0.99
+    gamma: Tunable[float] = 0.99
     """Discount per step."""
-    learning_rate: Scheduled = 3e-4
+    learning_rate: Tunable[Scheduled] = 3e-4
     """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
     """"linear" decays a number to 0 over total_steps; a function says all by itself."""
@@ -176,6 +184,7 @@ class Config:
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
+        self._validate_population()
         is_of_others = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
         require(not is_of_others, "encoder", self.encoder, "the name of an encoder, or your own")
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None

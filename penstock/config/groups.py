@@ -9,8 +9,11 @@ LEARNING = "learning"
 _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
     "several agents": {
-        "num_agents", "num_policies", "policies", "team_reward", "opponents", "opponent_pool", "opponent_interval",
-        "opponent_share", "opponent_sampling", "eval_against",
+        "num_agents", "num_policies", "policies", "policy_of", "team_reward", "opponents", "opponent_pool",
+        "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
+    },
+    "population": {
+        "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     },
     "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
     "network": {

@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
+from penstock.config.finding import find_object
 from penstock.config.making import make_config
 
 AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
 OF_THE_RUN = (
     "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
-    "num_policies", "policies", "inference", "backend", "device", "seed", "total_steps", "max_seconds", "eval_interval",
+    "num_policies", "policies", "policy_of", "inference", "backend", "device", "seed", "total_steps", "max_seconds",
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
-    "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval", "keep_checkpoints", "run_dir",
+    "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
+    "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
+    "keep_checkpoints", "run_dir",
 )  # fmt: skip
 """Settings that all policies of a run share."""
 
@@ -28,7 +31,7 @@ class PolicyConfig(NamedTuple):
     name: str
     """Nothing where a run has one policy."""
     agents: tuple[str, ...]
-    """Agents that it plays; empty where the environment has one."""
+    """Agents that it plays; empty where the environment has one: then it plays environments of its own."""
     config: Config
     """Its settings; ``total_steps`` is its share of the run's."""
 
@@ -47,21 +50,20 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     ------
     ConfigError
         A pattern matches no agent, an agent is nobody's or two policies', a policy's setting is unknown, not legal, or
-        of the whole run, or there are more policies than agents.
+        of the whole run, or there are more policies than agents, or than environments can be shared among.
     """
     found = tuple(agents)
     if not config.policies and config.num_policies == 1:
+        if config.policy_of is not None:
+            raise ConfigError("policy_of says which policy plays what, and there is one: give num_policies or policies")
         return [PolicyConfig("", found, dataclasses.replace(config, num_agents=len(found)) if found else config)]
-    if not found:
-        raise ConfigError(
-            f"{'policies' if config.policies else 'num_policies'}: the environment has one agent, and several policies "
-            "need several: use an environment of several agents, or one policy"
-        )
     if config.policies and config.num_policies not in (1, len(config.policies)):
         raise ConfigError(
             f"num_policies={config.num_policies} and policies={list(config.policies)} say different things: give one"
         )
-    if config.num_policies > len(found):
+    if not found:
+        return _population(config)
+    if config.num_policies > len(found) and config.policy_of is None:
         raise ConfigError(
             f"num_policies={config.num_policies} is more than the {len(found)} agents of the environment: "
             f"{', '.join(found)}"
@@ -69,6 +71,8 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     settings = config.policies or {
         str(number): {AGENTS: list(found[number :: config.num_policies])} for number in range(config.num_policies)
     }
+    if config.policy_of is not None:
+        settings = _played_by(config, found)
     played = {name: _agents_of(name, each, found) for name, each in settings.items()}
     for agent in found:
         of = [name for name, theirs in played.items() if agent in theirs]
@@ -79,6 +83,76 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
             )
     return [PolicyConfig(name, played[name], _config_of(config, name, each, len(played[name]), len(found)))
             for name, each in settings.items()]  # fmt: skip
+
+
+def _population(config: Config) -> list[PolicyConfig]:
+    """Policies that play environments of one agent: each has its share of every worker's.
+
+    Each has a seed of its own, so that they start from different weights.
+    """
+    names, size = _names(config), config.num_envs_per_worker
+    if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
+        raise ConfigError(f"policies: {AGENTS} are given, and the environment has one agent: leave {AGENTS} out")
+    if config.policy_of is not None:
+        of_env = [_called(config.policy_of, "", env, names) for env in range(size)]
+        if without := [name for name in names if name not in of_env]:
+            raise ConfigError(
+                f"policy_of gives the policy {without[0]!r} none of the {size} environments of a worker: every policy "
+                "needs one or more"
+            )
+    elif size % len(names):
+        legal = [count for count in (size // len(names) * len(names), (size // len(names) + 1) * len(names)) if count]
+        raise ConfigError(
+            f"num_envs_per_worker={size} cannot be shared among {len(names)} policies, of which each plays as many "
+            f"environments of a worker as another: use {' or '.join(map(str, legal))}"
+        )
+    else:
+        of_env = [names[env % len(names)] for env in range(size)]
+    made = []
+    for number, name in enumerate(names):
+        own, count = config.policies.get(name, {}), of_env.count(name)
+        share = {
+            "num_envs_per_worker": count, "total_steps": max(1, round(config.total_steps * count / size)),
+            "seed": config.seed + number,
+        }  # fmt: skip
+        made.append(PolicyConfig(name, (), _with_own(config, name, own, share)))
+    return made
+
+
+def _names(config: Config) -> list[str]:
+    return list(config.policies) or [str(number) for number in range(config.num_policies)]
+
+
+def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings of each policy with the agents that `policy_of` gives it."""
+    names, played = _names(config), dict[str, list[str]]()
+    if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
+        raise ConfigError(f"policy_of and {AGENTS} both say who plays what: give one")
+    for agent in agents:
+        of = [_called(config.policy_of, agent, env, names) for env in range(config.num_envs_per_worker)]
+        if len(set(of)) > 1:
+            raise ConfigError(
+                f"policy_of gives agent {agent!r} to {of[0]!r} in environment 0 and to others elsewhere: where several "
+                "agents play together, the agent alone decides"
+            )
+        played.setdefault(of[0], []).append(agent)
+    if without := [name for name in names if name not in played]:
+        raise ConfigError(f"policy_of gives the policy {without[0]!r} no agent: every policy needs one or more")
+    return {name: {**config.policies.get(name, {}), AGENTS: played[name]} for name in names}
+
+
+def _called(policy_of: Any, agent: str, env: int, names: Sequence[str]) -> str:
+    """The policy that plays an agent in an environment of a worker."""
+    function = find_object(policy_of, "policy_of") if isinstance(policy_of, str) else policy_of
+    found = function(agent, env)
+    name = str(found) if isinstance(found, int) else found
+    if name not in names:
+        near = closest(name, list(names)) if isinstance(name, str) else ""
+        raise ConfigError(
+            f"policy_of({agent!r}, {env}) returned {found!r}, which is no policy{near}; the policies are "
+            f"{', '.join(names)}"
+        )
+    return str(name)
 
 
 def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,12 +177,19 @@ def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) 
 
 
 def _config_of(config: Config, name: str, settings: Mapping[str, Any], num_agents: int, of: int) -> Config:
+    share = {"num_agents": num_agents, "total_steps": max(1, round(config.total_steps * num_agents / of))}
+    return _with_own(config, name, settings, share)
+
+
+def _with_own(config: Config, name: str, settings: Any, share: Mapping[str, Any]) -> Config:
+    """The settings of a policy: the run's, its share of what is shared, and its own."""
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"policies[{name!r}]={settings!r} is not legal: give its settings by name, or {{}}")
     own = {key: value for key, value in settings.items() if key != AGENTS}
     if shared := sorted(own.keys() & set(OF_THE_RUN)):
         raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} is of the whole run: give it beside policies")
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    values |= {"num_agents": num_agents, "total_steps": max(1, round(config.total_steps * num_agents / of))}
     try:
-        return make_config(type(config), {**values, **own})
+        return make_config(type(config), {**values, **share, **own})
     except ConfigError as error:
         raise ConfigError(f"policies[{name!r}]: {error}") from error

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from penstock.config.base import NETWORK, Config
 from penstock.config.checking import ConfigError, require
+from penstock.config.marks import Tunable
 from penstock.config.schedules import Scheduled
 from penstock.config.sources import Source
 
@@ -27,7 +28,7 @@ class FreshConfig(Config):
     """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
     burn_in: int = 0
     """First steps of each segment that only bring the memory state up to date: no loss, no gradient through them."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: Tunable[float] = 0.5
     """Gradients are scaled down to this global norm."""
     segment_length: int = 32
     """Steps per segment (T)."""
@@ -70,11 +71,11 @@ class SegmentConfig(FreshConfig):
 
     shared_encoder: bool | None = None
     """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""
-    entropy_coef: Scheduled = 0.01
+    entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     entropy_coef_final: float | None = None
     """A number's bonus moves linearly to this over total_steps; None: stays."""
-    value_coef: float = 0.5
+    value_coef: Tunable[float] = 0.5
     """Weight of the value loss."""
     normalize_returns: bool = True
     """Running normalisation of value targets; its statistics travel with the weights."""

@@ -35,10 +35,15 @@ class APPO(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -53,6 +58,23 @@ class APPO(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -139,6 +161,12 @@ class APPO(Face):
         Steps per update (one minibatch).
     max_policy_lag
         Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
@@ -197,12 +225,20 @@ class APPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -244,6 +280,9 @@ class APPO(Face):
         normalize_returns: bool = True,
         batch_size: int = 256,
         max_policy_lag: int = 100,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_epochs: int = 2,
         gae_lambda: float = 0.95,
         normalize_advantages: bool = True,
@@ -289,10 +328,15 @@ class PPO(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -307,6 +351,23 @@ class PPO(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -389,6 +450,12 @@ class PPO(Face):
         Weight of the value loss.
     normalize_returns
         Running normalisation of value targets; its statistics travel with the weights.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
@@ -443,12 +510,20 @@ class PPO(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -488,6 +563,9 @@ class PPO(Face):
         entropy_coef_final: float | None = None,
         value_coef: float = 0.5,
         normalize_returns: bool = True,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_epochs: int = 10,
         gae_lambda: float = 0.95,
         normalize_advantages: bool = True,
@@ -531,10 +609,15 @@ class A2C(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -549,6 +632,23 @@ class A2C(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -679,12 +779,20 @@ class A2C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -764,10 +872,15 @@ class A3C(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -782,6 +895,23 @@ class A3C(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -887,12 +1017,20 @@ class A3C(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -960,10 +1098,15 @@ class IMPALA(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -978,6 +1121,23 @@ class IMPALA(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1126,12 +1286,20 @@ class IMPALA(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1219,10 +1387,15 @@ class IMPACT(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -1237,6 +1410,23 @@ class IMPACT(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1293,6 +1483,12 @@ class IMPACT(Face):
         Steps per update.
     max_policy_lag
         Steps chosen by weights this many versions old, or older, are masked out of the loss.
+    adam_beta1
+        Decay of the optimiser's mean gradient.
+    adam_beta2
+        Decay of its mean squared gradient.
+    adam_eps
+        What it adds to the root of the mean square.
     num_batches
         Batches that the circular buffer holds (N); a new one replaces the oldest.
     batch_uses
@@ -1353,12 +1549,20 @@ class IMPACT(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1386,6 +1590,9 @@ class IMPACT(Face):
         normalize_returns: bool = True,
         batch_size: int = 256,
         max_policy_lag: int = 100,
+        adam_beta1: float = 0.9,
+        adam_beta2: float = 0.999,
+        adam_eps: float = 1e-05,
         num_batches: int = 4,
         batch_uses: int = 2,
         target_period: int = 8,
@@ -1432,10 +1639,15 @@ class CLEAR(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -1450,6 +1662,23 @@ class CLEAR(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1602,12 +1831,20 @@ class CLEAR(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1697,10 +1934,15 @@ class LASER(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -1715,6 +1957,23 @@ class LASER(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -1865,12 +2124,20 @@ class LASER(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1959,10 +2226,15 @@ class PQN(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -1977,6 +2249,23 @@ class PQN(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2103,12 +2392,20 @@ class PQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2186,10 +2483,15 @@ class DQN(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -2204,6 +2506,23 @@ class DQN(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2377,12 +2696,20 @@ class DQN(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2482,10 +2809,15 @@ class Rainbow(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -2500,6 +2832,23 @@ class Rainbow(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2673,12 +3022,20 @@ class Rainbow(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -2778,10 +3135,15 @@ class ApeX(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -2796,6 +3158,23 @@ class ApeX(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -2967,12 +3346,20 @@ class ApeX(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3071,10 +3458,15 @@ class R2D2(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -3089,6 +3481,23 @@ class R2D2(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3260,12 +3669,20 @@ class R2D2(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3364,10 +3781,15 @@ class DDPG(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -3382,6 +3804,23 @@ class DDPG(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3511,12 +3950,20 @@ class DDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3595,10 +4042,15 @@ class TD3(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -3613,6 +4065,23 @@ class TD3(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3748,12 +4217,20 @@ class TD3(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3835,10 +4312,15 @@ class SAC(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -3853,6 +4335,23 @@ class SAC(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -3986,12 +4485,20 @@ class SAC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4072,10 +4579,15 @@ class TQC(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -4090,6 +4602,23 @@ class TQC(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4230,12 +4759,20 @@ class TQC(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4319,10 +4856,15 @@ class CrossQ(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -4337,6 +4879,23 @@ class CrossQ(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4476,12 +5035,20 @@ class CrossQ(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4565,10 +5132,15 @@ class ApeXDPG(Face):
     team_reward
         With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
     num_policies
-        With several agents: so many policies of the same settings, which play the agents in turn.
+        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
+        plays environments of its own.
     policies
-        With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
-        settings of its own.
+        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
+        that it plays or several.
+    policy_of
+        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
+        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
+        itself.
     opponents
         With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
         play all seats but one.
@@ -4583,6 +5155,23 @@ class ApeXDPG(Face):
     eval_against
         With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
         class or function as "module:name" or "file.py:name", in Python also itself.
+    pbt
+        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
+        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
+        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+    pbt_space
+        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        tables.
+    pbt_interval
+        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+    pbt_start
+        Steps of each policy before the first decision about it; None: pbt_interval.
+    pbt_fraction
+        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+    pbt_metric
+        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+    pbt_episodes
+        Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
         Rollout workers; None: one per core, at most 16.
     num_envs_per_worker
@@ -4717,12 +5306,20 @@ class ApeXDPG(Face):
         team_reward: Literal["own", "mean", "sum"] = "own",
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
+        policy_of: str | Callable[..., Any] | None = None,
         opponents: Literal["none", "past"] = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
         opponent_sampling: Literal["uniform", "hard"] = "uniform",
         eval_against: Sequence[str | Callable[..., Any]] = (),
+        pbt: Literal["truncation", "tournament", "sample-factory"] | None = None,
+        pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None,
+        pbt_interval: int | None = None,
+        pbt_start: int | None = None,
+        pbt_fraction: float | None = None,
+        pbt_metric: str = "return",
+        pbt_episodes: int = 10,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,

@@ -70,19 +70,23 @@ class LearnedInWorker:
 class Episodes:
     """Training episodes of one policy that have ended, (return, length) each.
 
-    Of each its success is told; None where none is.
+    Of each its success is told; None where none is. Of each it is told whether it began after the policy's last fence,
+    where weights or settings were replaced; nothing means all did.
     """
 
     finished: list[tuple[float, int]]
     successes: list[float | None] = field(default_factory=list)
     policy: int = 0
+    is_new: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class EnvironmentMetrics:
-    """Numbers that environments have reported, by name."""
+    """Numbers that environments of a policy have reported, by name; whether since the policy's last fence."""
 
     values: Mapping[str, float]
+    policy: int = 0
+    is_new: bool = True
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,30 @@ class WeightsSet:
 
 
 @dataclass(frozen=True)
+class Copied:
+    """What a learner hands over to another: weights, normalisations, optimisers and targets.
+
+    Attributes
+    ----------
+    learned
+        All of it, as bytes that share no memory with the learner's own.
+    version
+        Of the weights.
+    """
+
+    learned: bytes
+    version: int
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """The updates of a population's policy are not finite any more; it waits to be replaced."""
+
+    policy: int
+    problem: str
+
+
+@dataclass(frozen=True)
 class Note:
     """Something that the user is to be told."""
 
@@ -213,7 +241,7 @@ class Of:
 
 Report = (
     Of | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
-    | ContentsSaved | WeightsSet | Note | Ready | Failed | Died
+    | ContentsSaved | WeightsSet | Copied | Diverged | Note | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """What a role is given to report by."""
@@ -252,6 +280,18 @@ class SetWeights:
 
     weights: dict[str, np.ndarray]
     steps: int | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Hand over what is learned so far."""
+
+
+@dataclass(frozen=True)
+class Inherit:
+    """Go on with what another learner has handed over; steps, seed and random numbers stay."""
+
+    learned: bytes
 
 
 @dataclass(frozen=True)
@@ -313,7 +353,7 @@ class To:
     command: Command
 
 
-Command = Save | SetWeights | Evaluate | Stop | To
+Command = Save | SetWeights | Copy | Inherit | Evaluate | Stop | To
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape, shape_of_guests
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.experience.tunables import Tunables
 from penstock.nn import PolicyNetwork
 from penstock.runs.checkpoint import (
     Checkpoint,
@@ -45,8 +48,12 @@ class Policy:
         The way of its experience.
     arena
         What the roles share of it.
+    untuned
+        Its settings as the run was told them.
     weights, best_weights
         The newest, and the best that any evaluation has seen.
+    tuned
+        Tunable settings that have been set, which hold instead of the config's.
     """
 
     number: int
@@ -58,11 +65,31 @@ class Policy:
     arena: ExperienceArena
     weights: SharedWeights
     best_weights: BestWeights
+    untuned: Config
+    tuned: dict[str, float] = field(default_factory=dict)
 
     @property
     def id(self) -> int | str:
         """What it goes by in `Trainer.get_parameters`: its number, or the name that it was given."""
         return self.name if self.name and not self.name.isdigit() else self.number
+
+    @property
+    def config(self) -> Config:
+        """Its settings as they are now."""
+        return tuned(self.untuned, self.tuned)
+
+    def tune(self, values: Mapping[str, Any]) -> None:
+        """Let other values of tunable settings hold from its next batch on.
+
+        Raises
+        ------
+        ConfigError
+            A setting is not tunable, or not legal together with the others; nothing is changed then.
+        """
+        now = {**self.tuned, **values}
+        config = tuned(self.untuned, now)
+        self.tuned = {name: float(getattr(config, name)) for name in now}
+        Tunables(self.arena.tunables, tunable_settings(type(config))).write(self.tuned)
 
     def best(self) -> Best | None:
         """The best weights that any evaluation has seen; None before there are any."""
@@ -94,7 +121,10 @@ class Policy:
 
 
 def open_policies(
-    algorithms: Mapping[str, Algorithm], checkpoints: Sequence[Checkpoint], run: RunDirectory | None
+    algorithms: Mapping[str, Algorithm],
+    checkpoints: Sequence[Checkpoint],
+    run: RunDirectory | None,
+    changed: Collection[str] = (),
 ) -> tuple[list[Policy], list[str]]:
     """Make the policies of a run, and the arenas that their roles share.
 
@@ -106,6 +136,8 @@ def open_policies(
         From which they go on, one for each; empty: from nothing.
     run
         The run that goes on; None: a new one.
+    changed
+        Settings that are given now: what they were tuned to before is forgotten.
 
     Returns
     -------
@@ -141,7 +173,11 @@ def open_policies(
         path, _ = opened[number]
         path.begin(arena, algorithm, model, start)
         best_weights = BestWeights(arena.best_weights)
-        policy = Policy(number, name, algorithm, model, start, path, arena, weights, best_weights)
+        policy = Policy(
+            number, name, algorithm, model, start, path, arena, weights, best_weights, untuned=algorithm.config
+        )
+        if given := {setting: value for setting, value in start.tuned.items() if setting not in changed}:
+            policy.tune(given)
         if run is not None:
             policy.go_on_from_best(run.of_policy(name).checkpoints)
         policies.append(policy)
@@ -182,8 +218,9 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
     require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
     model.load_state_dict(checkpoint.weights)
     state, meta = checkpoint.state or {}, checkpoint.meta
+    tuned = meta.get("tuned", {})
     learned = LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"])
-    return Start(learned, state, seconds=meta.get("seconds", 0.0), matches=meta.get("matches"))
+    return Start(learned, state, seconds=meta.get("seconds", 0.0), matches=meta.get("matches"), tuned=tuned)
 
 
 def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:

@@ -128,7 +128,8 @@ def look_at(config: Config) -> Found:
     require_opponents_for(config, agents)
     config = replace(config, num_agents=len(agents)) if agents else config
     policies = policy_configs(config, agents)
-    env = replace(env, teams=tuple(policy.agents for policy in policies) if agents else ())
+    teams = tuple(policy.agents for policy in policies) if agents else ()
+    env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or probe_all(env)
     return Found(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, assert_never
 
@@ -21,9 +21,12 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
+from penstock.engine.exploits import Copies, Exploits
 from penstock.engine.messages import (
     ContentsSaved,
+    Copied,
     Died,
+    Diverged,
     EnvironmentMetrics,
     EnvironmentSteps,
     Episodes,
@@ -58,6 +61,8 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.play.policy import specs_to_json
+from penstock.population.decisions import Population
+from penstock.population.lineage import LINEAGE
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
@@ -82,6 +87,10 @@ class Supervisor:
         Where it is written; None: nowhere.
     notes
         What the user is to be told first.
+    population
+        Decides who copies whom; None: nobody does.
+    lineage_lines
+        Lines of the lineage that a population which goes on has written; None: it is a new one.
     """
 
     def __init__(
@@ -92,6 +101,8 @@ class Supervisor:
         frame_skip: int,
         run_directory: RunDirectory | None,
         notes: Sequence[str] = (),
+        population: Population | None = None,
+        lineage_lines: int | None = None,
     ) -> None:
         self._config = config
         self._policies = policies
@@ -108,6 +119,7 @@ class Supervisor:
         self.progress = Progress(config, algorithm, env.name, frame_skip, arena.gauges, rows, names)
         for policy, progress in zip(policies, self.progress.policies, strict=True):
             progress.steps = policy.start.state.steps
+            progress.tuned = policy.tuned
             if (best := policy.best()) is not None:
                 progress.best_return = best.mean_return
         self.progress.seconds = policies[0].start.seconds
@@ -128,6 +140,11 @@ class Supervisor:
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
             saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
             chronicle=self._chronicle,
+        )  # fmt: skip
+        self.copies = Copies(policies, self.backend.send, self._turn_until, arena.ring_all)
+        self._exploits = Exploits(
+            population, config.pbt_metric, policies, self.progress, self.copies, self._chronicle,
+            None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
         )  # fmt: skip
         self._weights_set = False
         self._failure: tuple[str, Failed] | None = None
@@ -214,6 +231,24 @@ class Supervisor:
             self._set_weights(policy, weights, None)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
+    def copy(self, parent: int | bytes, child: int) -> None:
+        """Let a policy go on as a copy of another, or of what was saved of one, with its own settings."""
+        with self._failing_as_a_whole():
+            self._start()
+            goal = self._policies[child].arena.control[Control.GOAL]
+            if isinstance(parent, bytes):
+                self.copies.hand_over(parent, child)
+            else:
+                self.copies.copy(parent, child)
+            self._policies[child].arena.control[Control.GOAL] = goal
+            self._arena.ring_all()
+            self.evaluations.forget_all()
+
+    def tune(self, policy: int, values: Mapping[str, Any]) -> None:
+        """Let other values of a policy's tunable settings hold from its next batch on."""
+        self._policies[policy].tune(values)
+        self.progress.policies[policy].tuned = self._policies[policy].tuned
+
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""
         if not self.is_closed:
@@ -261,6 +296,7 @@ class Supervisor:
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
 
     def _schedule(self) -> None:
+        self._exploits.schedule()
         self.evaluations.schedule(self.meta)
         if self._opponents is not None:
             self._opponents.schedule(self.progress.steps)
@@ -326,7 +362,9 @@ class Supervisor:
 
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
-        about: dict[str, Any] = {"env": self._env.name, "seconds": self.progress.seconds}
+        about: dict[str, Any] = {
+            "env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()
+        }  # fmt: skip
         if self._opponents is not None:
             about["matches"] = self._opponents.to_json()
         metas = []
@@ -336,9 +374,10 @@ class Supervisor:
                 "algorithm": algorithm_id(type(algorithm)),
                 **about,
                 "mean_return": progress.mean_return,
-                "config": algorithm.config.to_json(),
+                "config": policy.config.to_json(),
                 "specs": specs_to_json(algorithm.observation, algorithm.action),
             }
+            meta |= {"tuned": policy.tuned} if policy.tuned else {}
             metas.append(meta | ({"policy": policy.name} if policy.name else {}))
         return metas
 
@@ -370,12 +409,15 @@ class Supervisor:
                 self._handle(name, said)
             case Learned():
                 self.progress.take_learned(report, policy_of(role))
+                self._exploits.learned()
             case LearnedInWorker(policy=policy):
                 self.progress.policies[policy].take_learned_in_worker(report)
-            case Episodes(finished, successes, policy):
+            case Episodes(finished, successes, policy, is_new):
                 self.progress.policies[policy].take_episodes(finished, successes)
-            case EnvironmentMetrics(values):
+                self._exploits.take_episodes(policy, finished, is_new)
+            case EnvironmentMetrics(values, policy, is_of_now):
                 self.progress.take_metrics(values)
+                self._exploits.take_metrics(policy, values, is_of_now)
             case EnvironmentSteps(count):
                 self.progress.take_env_steps(count)
             case Evaluated():
@@ -386,6 +428,11 @@ class Supervisor:
                 self.saves.take_contents(number, error, what)
             case WeightsSet():
                 self._weights_set = True
+                self.copies.inherited()
+            case Copied():
+                self.copies.take(report)
+            case Diverged(policy, problem):
+                self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(text)
             case Died(story):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
@@ -17,16 +17,26 @@ from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
+from penstock.config import (
+    Config,
+    ConfigError,
+    change_config,
+    checked,
+    make_config,
+    with_schedules,
+)
 from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
+from penstock.engine.exploits import open_population
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
+from penstock.engine.steering import Steering
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import evaluate_models
+from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 from penstock.runs.status import Status
@@ -38,7 +48,7 @@ Weights = Mapping[str, Tensor] | str | os.PathLike[str]
 """A state dict, or where a checkpoint lies."""
 
 
-class Trainer:
+class Trainer(Steering):
     """An algorithm with its settings, ready to train.
 
     ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
@@ -121,7 +131,7 @@ class Trainer:
             changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
         config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
-        trainer._open(algorithm, config, run, checkpoints)
+        trainer._open(algorithm, config, run, checkpoints, changes)
         trainer._note_changes(before, changes)
         return trainer
 
@@ -140,9 +150,10 @@ class Trainer:
         config: Config,
         run: RunDirectory | None,
         checkpoints: Sequence[Checkpoint],
+        changes: Collection[str] = (),
     ) -> None:
         try:
-            self._set_up(algorithm, config, run, checkpoints)
+            self._set_up(algorithm, config, run, checkpoints, changes)
         except BaseException:
             launcher.discard()
             raise
@@ -153,6 +164,7 @@ class Trainer:
         config: Config,
         run: RunDirectory | None,
         checkpoints: Sequence[Checkpoint],
+        changes: Collection[str],
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
@@ -160,13 +172,15 @@ class Trainer:
             launcher.prepare()
         else:
             launcher.discard()
+        if config.pbt_space is not None:
+            config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
         found = look_at(with_schedules(config))
         self.config, self._env = found.config, found.env
         algorithms = {
             policy.name: algorithm(policy.config, seen.observation, seen.action)
             for policy, seen in zip(found.policies, found.seen, strict=True)
         }
-        self._policies, notes = open_policies(algorithms, checkpoints, run)
+        self._policies, notes = open_policies(algorithms, checkpoints, run, changes)
         if run is None and config.run_dir is not None:
             run = RunDirectory.create(
                 config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm),
@@ -176,10 +190,12 @@ class Trainer:
         if run is not None:
             for policy in self._policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+        population = open_population(self.config, self._policies, checkpoints, changes)
+        lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
         precision = note_of_precision(self._policies[0].algorithm)
         self._supervisor = Supervisor(
             self.config, self._policies, self._env, found.seen[0].frame_skip, run,
-            [*([] if precision is None else [precision]), *notes],
+            [*([] if precision is None else [precision]), *notes], population, lines,
         )  # fmt: skip
         self._supervisor.progress.seconds += time.monotonic() - began
 

@@ -40,6 +40,26 @@ class Group(ABC):
         """Close every environment; a second call does nothing."""
 
 
+class SideBySide(Group):
+    """Groups that step together, of policies that do not meet: each plays environments of its own."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        super().__init__([lanes for group in groups for lanes in group.lanes])
+        self._groups = tuple(groups)
+
+    def reset(self) -> None:
+        for group in self._groups:
+            group.reset()
+
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        for group, taken in zip(self._groups, actions, strict=True):
+            group.step([taken])
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.close()
+
+
 class LanesAlone(Group):
     """Environments of one agent: the lanes of one policy."""
 

@@ -18,7 +18,7 @@ from gymnasium.wrappers import FrameStackObservation
 from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, game_of
-from penstock.envs.group import Group, LanesAlone
+from penstock.envs.group import Group, LanesAlone, SideBySide
 from penstock.envs.guests import GuestGames, Seating
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
@@ -81,6 +81,20 @@ def make_group(
     """
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: use at least 1")
+    if spec.population > 1:  # all play the same episodes
+        made: list[Group] = []
+        try:
+            for _ in range(spec.population):
+                made.append(
+                    make_group(
+                        spec.of_one, num_envs, seed=seed, first_lane=first_lane, worker_index=worker_index,
+                        incarnation=incarnation, num_threads=num_threads,
+                    )
+                )  # fmt: skip
+        except BaseException:
+            SideBySide(made).close()
+            raise
+        return SideBySide(made)
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
     order = _Order(spec, worker_index, first_lane, seeds, num_threads, seating)
     try:
@@ -127,6 +141,8 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
 
     If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
     """
+    if spec.population > 1:
+        return probe_all(spec.of_one) * spec.population
     group = make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
     if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
         # What is wrong with a reset is for those to tell who go on from it.

@@ -47,6 +47,8 @@ class EnvSpec:
         Names of the agents that each policy plays: of each is a lane. Empty where it has one agent.
     team_reward
         What each agent is rewarded with, see `Games`.
+    population
+        So many policies play it, each in environments of its own; they do not meet.
     """
 
     name: str
@@ -56,6 +58,12 @@ class EnvSpec:
     mask_is_in_info: bool = False
     teams: tuple[tuple[str, ...], ...] = ()
     team_reward: Literal["own", "mean", "sum"] = "own"
+    population: int = 1
+
+    @property
+    def of_one(self) -> EnvSpec:
+        """The same environment as one policy of a population plays it."""
+        return dataclasses.replace(self, population=1)
 
     @property
     def seats(self) -> int:

@@ -64,6 +64,9 @@ class ExperienceArena:
         Number of the policy.
     policies : tuple of ExperienceArena
         Of the run's first policy: the arenas of all of them, this first.
+    tunables : ndarray
+        float64 ``[64]``: settings that may change while the run goes on, see `Tunables`; written by the supervisor's
+        process.
     columns : dict of str to ndarray
         ``[num_slots * (T + 1), ...]``: obs, first, reward, terminated, truncated and valid are written by the rollout
         worker that owns the slot; action, log_prob, version and the algorithm's records by whoever infers for it.
@@ -123,6 +126,7 @@ class ExperienceArena:
 
         self.columns = {column.name: array(column.name) for column in shape.step_columns()}
         self.control = array("control")[:, 0]
+        self.tunables = array("tunables")
         self.policy = 0 if first is None else len(first.policies)
         self.gauges: np.ndarray = array("gauges") if first is None else first.gauges
         self.shared_weights = array("shared_weights")

@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.tunables import MOST_TUNABLES
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
@@ -191,6 +192,7 @@ class RunShape:
 
         rows, size = self.num_slots * self.rows_per_slot, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
+        yield array("tunables", (1 + MOST_TUNABLES,), "float64")
         yield array("gauges", (self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)), 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
         for name in ("learner_bell", "policy_bell", "evaluator_bell", "redistributor_bell", *rollout_bells):

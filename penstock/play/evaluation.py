@@ -318,17 +318,19 @@ def evaluate_together(
     policies = {name: load_policy(path, **settings) for name, path in paths.items()}
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first)
-    teams = tuple(each.agents for each in policy_configs(config, agents_of(env)))
+    agents = agents_of(env)
+    teams = tuple(each.agents for each in policy_configs(config, agents)) if agents else ()
+    env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))
     seed = secrets.randbits(31) if seed is None else seed
     evaluations = evaluate_models(
-        [policy.model for policy in policies.values()], dataclasses.replace(env, teams=teams), episodes=episodes,
+        [policy.model for policy in policies.values()], env, episodes=episodes,
         deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
     )  # fmt: skip
     if video is not None:
         played_by = {
-            agent: policy for agents, policy in zip(teams, policies.values(), strict=True) for agent in agents
+            agent: policy for team, policy in zip(teams, policies.values(), strict=False) for agent in team
         }
-        film(first, env, video, deterministic=deterministic, seed=seed, teammates=played_by)
+        film(first, env.of_one, video, deterministic=deterministic, seed=seed, teammates=played_by)
     return {
         name: dataclasses.replace(evaluation, steps=policy.meta["steps"])
         for (name, policy), evaluation in zip(policies.items(), evaluations, strict=True)

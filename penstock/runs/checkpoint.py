@@ -3,6 +3,7 @@
 ========================  ==========================================================================
 ``weights.safetensors``   parameters and buffers of the model, by name
 ``state.pt``              optimiser and counters (absent where only the weights were saved)
+``population.json``       members of a population, their settings and scores (absent without one)
 ``meta.json``             what it is; size and SHA-256 of the other files, and of itself
 ========================  ==========================================================================
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 FORMAT = "penstock checkpoint"
 FORMAT_VERSION = 1
 
-WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
+WEIGHTS, STATE, POPULATION, META = "weights.safetensors", "state.pt", "population.json", "meta.json"
 
 
 class CheckpointError(Exception):
@@ -94,7 +95,10 @@ def save_checkpoint(
     _require_replaceable(target)
     files = {WEIGHTS: _weights_bytes(weights)}
     if state is not None:
-        files[STATE] = _state_bytes(state)
+        files[STATE] = as_bytes(state)
+    if population := meta.get("population"):
+        files[POPULATION] = json_bytes(json_values(population))
+        meta = {name: value for name, value in meta.items() if name != "population"}
     description = json_values(
         {
             "format": FORMAT,
@@ -128,6 +132,8 @@ def load_checkpoint(path: str | os.PathLike[str], device: str = "cpu") -> Checkp
 
     path = Path(path)
     meta, files = _read(path)
+    if POPULATION in files:
+        meta["population"] = json.loads(files[POPULATION])
     weights = {name: tensor.to(device) for name, tensor in safetensors.torch.load(files[WEIGHTS]).items()}
     state = None
     if STATE in files:
@@ -264,7 +270,7 @@ def _require_replaceable(path: Path) -> None:
     found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name]
     if not found and path.is_dir():
         return
-    ours = path.is_dir() and META in found and set(found) <= {WEIGHTS, STATE, META}
+    ours = path.is_dir() and META in found and set(found) <= {WEIGHTS, STATE, POPULATION, META}
     if ours:
         try:
             _read_meta(path)
@@ -287,13 +293,22 @@ def _weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(tensors)
 
 
-def _state_bytes(state: Mapping[str, Any]) -> bytes:
+def as_bytes(state: Mapping[str, Any]) -> bytes:
+    """Tensors and plain values as bytes; raises `TypeError` as `save_checkpoint` does."""
     import torch
 
     # into memory first: torch's own file writer turns a full disk into a RuntimeError
     buffer = io.BytesIO()
     torch.save(_plain(dict(state), "state"), buffer)
     return buffer.getvalue()
+
+
+def from_bytes(data: bytes, device: Any = "cpu") -> dict[str, Any]:
+    """What `as_bytes` made bytes of, with every tensor on `device`."""
+    import torch
+
+    found: dict[str, Any] = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    return found
 
 
 def _plain(value: Any, where: str) -> Any:

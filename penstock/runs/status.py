@@ -75,6 +75,10 @@ class PolicyStatus:
     "masked_steps", "replay/rows" and others."""
     skipped_updates: int = 0
     """Updates left out because loss or gradient was not finite."""
+    tuned: Mapping[str, float] = field(default_factory=dict)
+    """Values of tunable settings that have been set while the run went on, or by its population."""
+    exploits: int | None = None
+    """How often the policy was replaced by a copy of another; None where there is no population-based training."""
 
     @property
     def policy_lag_min(self) -> float:

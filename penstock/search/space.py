@@ -18,66 +18,20 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
-import tomllib
-import types
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from penstock.config import Config, ConfigError, checked, closest, setting_hint
 from penstock.config.groups import group_of
+from penstock.config.ranges import Range, range_of, tables_in
 
 _KEYS = ("low", "high", "log", "step", "values")
 _OF_THE_TASK = "environment", "budget and run"
 _LEARNED_FROM = "reward_scale", "reward_clip"  # are settings of the environment, but change only what is learned from
 _COMBINATIONS = 1000  # of the other settings' ends with which one is tried before it counts as illegal
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers between two ends.
-
-    Attributes
-    ----------
-    name
-        Of the setting.
-    low, high
-        The ends, which belong to the range: both int, or both float.
-    log
-        Whether each order of magnitude is as likely as the next, instead of each number.
-    step
-        Distance between two legal numbers, counted from `low`; None: any number between the ends.
-    """
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the numbers are whole ones."""
-        return isinstance(self.low, int)
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """The values that decide whether all are legal."""
-        return self.low, self.high
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value is one of these."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
-            return False
-        return self.step is None or _is_multiple(value - self.low, self.step)
-
-    def to_json(self) -> dict[str, Any]:
-        """The table of the file."""
-        return {"low": self.low, "high": self.high, "log": self.log, "step": self.step}
 
 
 @dataclass(frozen=True)
@@ -139,12 +93,7 @@ def read_space(path: str | os.PathLike[str], config: Config, given: Collection[s
         There is no such file, it is not TOML or empty; a setting is unknown (the closest is shown), given by a flag,
         or not to be searched; its bounds are not legal for the algorithm.
     """
-    try:
-        tables = tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"the space {os.fspath(path)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(f"the space {os.fspath(path)!r} is not TOML: {error}") from None
+    tables = tables_in(path)
     if not tables:
         raise ConfigError(f"the space {os.fspath(path)!r} is empty: write a table for each setting to search, {_LEGAL}")
     try:
@@ -214,7 +163,7 @@ def _dimension(name: str, table: Any, hint: Any) -> Range | Choice:
     is_choice, is_range = "values" in table, "low" in table and "high" in table
     if is_choice == is_range or (is_choice and len(table) > 1):
         raise ConfigError(f"[{name}] has {', '.join(table) or 'no keys'}: write it {_LEGAL}")
-    return _choice(name, table["values"], hint) if is_choice else _range(name, table, hint)
+    return _choice(name, table["values"], hint) if is_choice else range_of(name, table, hint)
 
 
 def _choice(name: str, values: Any, hint: Any) -> Choice:
@@ -227,40 +176,6 @@ def _choice(name: str, values: Any, hint: Any) -> Choice:
         raise ConfigError(f"[{name}] values={values!r} is not legal: write two or more, each once")
     return choice
 
-
-def _range(name: str, table: Mapping[str, Any], hint: Any) -> Range:
-    number: type = _number_of(name, table, hint)
-    low, high = checked(name, table["low"], number), checked(name, table["high"], number)
-    log, step = checked("log", table.get("log", False), bool), table.get("step")
-    where = f"[{name}] low={low!r} high={high!r}"
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ConfigError(f"{where} is not legal: low must be less than high, and both finite")
-    if log and low <= 0:
-        raise ConfigError(f"{where} log=true is not legal: low must be more than 0 on a logarithmic scale")
-    if step is not None:
-        if log:
-            raise ConfigError(f"{where} has log and step: steps are equal, those of a logarithmic scale are not")
-        step = checked("step", step, number)
-        if not 0 < step < high - low or not _is_multiple(high - low, step):
-            raise ConfigError(f"{where} step={step!r} is not legal: two or more steps from low must end at high")
-    return Range(name, low, high, log, step)
-
-
-def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
-    """Whether a setting is a whole number, or any; one that may be either is what its ends are written as."""
-    kinds = [option for option in _options(hint) if option in (int, float)]
-    if not kinds:
-        raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
-    are_whole = all(isinstance(table[end], int) for end in ("low", "high"))
-    return kinds[0] if len(kinds) == 1 else int if are_whole else float
-
-
-def _options(hint: Any) -> Iterator[Any]:
-    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-
-
-def _is_multiple(distance: float, step: float) -> bool:
-    return math.isclose(distance / step, round(distance / step), abs_tol=1e-9)
 
 
 def _require_legal(space: Space, config: Config) -> None:

@@ -17,7 +17,6 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.processes import Watched, pids_of, wait_until
-from tests.envs.counting import CountingEnv
 from tests.envs.two_sides import TwoSides
 
 pytestmark = pytest.mark.timeout(90)
@@ -181,7 +180,9 @@ def policies(**of_each):
         (policies(a="hunter_*"), r"policies\['a'\]='hunter_\*' is not legal: give its settings by name"),
         (policies(a={}), r"policies\['a'\]: agents=None is not legal"),
         ({**SERIAL, "policies": {}, "num_policies": 9}, "num_policies=9 is more than the 3 agents"),
-        ({**SERIAL, "env": CountingEnv, "policies": {}, "num_policies": 2}, "num_policies: .* has one agent"),
+        ({**SERIAL, "policy_of": lambda agent, env: "fox"}, r"policy_of and agents both say who plays what"),
+        ({**SERIAL, "policies": {"a": {}, "b": {}}, "policy_of": lambda agent, env: "ab"[env % 2]},
+         "policy_of gives agent 'hunter_0' to 'a' in environment 0 and to others elsewhere"),
     ],
 )
 def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):

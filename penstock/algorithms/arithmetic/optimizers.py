@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from penstock.config import SegmentConfig, Tunable, require
 
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +52,21 @@ def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
         group.update(mine)
 
 
+def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) -> None:
+    """Give all groups of an optimiser the settings of another's first one; what it has gathered stays.
+
+    Parameters
+    ----------
+    optimizer
+        Of the same kind.
+    made
+        Made with the settings that it is to have.
+    """
+    settings = {name: value for name, value in made.param_groups[0].items() if name != "params"}
+    for group in optimizer.param_groups:
+        group.update(settings)
+
+
 class Adam(Eager, torch.optim.Adam):
     """Kingma and Ba 2014 (arXiv:1412.6980)."""
 
@@ -67,7 +86,37 @@ class RAdam(Eager, torch.optim.RAdam):
 
 
 def fused_adam(
-    parameters: Iterable[torch.nn.Parameter], learning_rate: float, eps: float = 1e-8, beta1: float = 0.9
+    parameters: Iterable[torch.nn.Parameter],
+    learning_rate: float,
+    eps: float = 1e-8,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
 ) -> Adam:
     """Adam as one kernel per update."""
-    return Adam(parameters, lr=learning_rate, betas=(beta1, 0.999), eps=eps, fused=True)
+    return Adam(parameters, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig(SegmentConfig):
+    """Settings of Adam (arXiv:1412.6980)."""
+
+    adam_beta1: Tunable[float] = 0.9
+    """Decay of the optimiser's mean gradient."""
+    adam_beta2: Tunable[float] = 0.999
+    """Decay of its mean squared gradient."""
+    adam_eps: Tunable[float] = 1e-5
+    """What it adds to the root of the mean square."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("adam_beta1", "adam_beta2"):
+            require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "0 or more, and less than 1")
+        require(0.0 < self.adam_eps < math.inf, "adam_eps", self.adam_eps, "more than 0, and finite")
+
+
+def build_adam(config: AdamConfig, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> Adam:
+    """Make the optimiser that a config describes."""
+    return fused_adam(
+        list(parameters), learning_rate, eps=config.adam_eps, beta1=config.adam_beta1, beta2=config.adam_beta2
+    )

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import Eager
-from penstock.config import SegmentConfig, require, value_at
+from penstock.config import SegmentConfig, Tunable, require, value_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class RMSPropConfig(SegmentConfig):
     """Settings of the optimiser of A3C's time."""
 
-    rmsprop_decay: float = 0.99
+    rmsprop_decay: Tunable[float] = 0.99
     """Decay of the running mean of squared gradients."""
-    rmsprop_eps: float = 0.01
+    rmsprop_eps: Tunable[float] = 0.01
     """Keeps steps finite where gradients are small."""
     rmsprop_eps_inside: bool = True
     """Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps)."""

@@ -169,6 +169,10 @@ class Algorithm:
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
+    def take_settings(self, config: AnyConfig) -> None:
+        """Go on with other values of tunable settings, in whatever uses this algorithm."""
+        self.config = config
+
     def learning_rate(self, base: Scheduled, progress: float) -> float:
         """A step size at this point of the run: by the function that it is, or by the config's schedule."""
         if not isinstance(base, int | float):

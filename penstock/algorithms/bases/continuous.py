@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import Config, ConfigError, PrioritizedConfig, Scheduled, require
+from penstock.config import Config, ConfigError, PrioritizedConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.nn import uniform_action
 
@@ -20,9 +20,9 @@ from penstock.nn import uniform_action
 class ControlConfig(PrioritizedConfig):
     """Settings of algorithms for continuous control from replay."""
 
-    actor_learning_rate: Scheduled | None = None
+    actor_learning_rate: Tunable[Scheduled | None] = None
     """Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'."""
-    tau: float = 0.005
+    tau: Tunable[float] = 0.005
     """How far the target networks move towards the online ones."""
 
     def validate(self) -> None:

@@ -8,25 +8,26 @@ from typing import Any, ClassVar
 
 import torch
 
+from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, SegmentConfig, require
+from penstock.config import Config, Tunable, require
 from penstock.experience.batch import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProximalConfig(SegmentConfig):
+class ProximalConfig(AdamConfig):
     """Settings of the clipped objective over several passes."""
 
     num_epochs: int = 1
     """Passes over each batch."""
-    gae_lambda: float = 0.95
+    gae_lambda: Tunable[float] = 0.95
     """Lambda of the advantage estimator."""
     normalize_advantages: bool = True
     """Advantages have mean 0 and standard deviation 1 in each update."""
-    clip_range: float = 0.2
+    clip_range: Tunable[float] = 0.2
     """How far the probability ratio may move from 1."""
-    target_kl: float | None = None
+    target_kl: Tunable[float | None] = None
     """A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats)."""
 
     def validate(self) -> None:
@@ -44,6 +45,10 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = ProximalConfig
     config: Any  # beside these settings it has a batch_size
+
+    def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
+        """Adam."""
+        return build_adam(self.config, model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""

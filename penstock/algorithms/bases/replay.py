@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ConfigError, PrioritizedConfig, ReplayConfig, Scheduled
@@ -46,6 +46,7 @@ class ReplayAlgorithm(Algorithm):
     _whole_model: Tensor
     _trained: dict[str, list[nn.Parameter]]
     _rates: dict[str, Scheduled]
+    _model: PolicyNetwork
     generator: torch.Generator
     remarks: list[str]
 
@@ -123,6 +124,7 @@ class ReplayAlgorithm(Algorithm):
         """
         device = next(model.parameters()).device
         self.remarks = []
+        self._model = model
         self.target = model
         if self.has_target:
             self.target = self.build_model().to(device).requires_grad_(False)
@@ -166,6 +168,21 @@ class ReplayAlgorithm(Algorithm):
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "generator": self.generator.get_state(),
         }
+
+    def take_settings(self, config: Any) -> None:
+        """Go on with other values of tunable settings: every optimiser has those that it would be made with."""
+        super().take_settings(config)
+        for name, (_, rate) in self.trained_parameters(self._model).items():
+            self._rates[name] = rate
+            as_made = self.build_optimizer(nn.Parameter(torch.zeros(1)), self.learning_rate(rate, 0.0))
+            as_if_made(self.optimizers[name], as_made)
+
+    def inherit(self, learning: dict[str, Any]) -> None:
+        """Go on with another's target network and optimisers, as its `learning_state` says; random numbers stay."""
+        if self.has_target:
+            self.target.load_state_dict(learning["target"])
+        for name, optimizer in self.optimizers.items():
+            go_on(optimizer, learning["optimizers"][name])
 
     def schedule_learning_rates(self, progress: float) -> None:
         """Set the optimisers' step sizes for this point of the run."""

@@ -15,16 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithms.arithmetic.optimizers import as_if_made
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
-from penstock.engine.messages import LearnedInWorker, Tell
+from penstock.engine.messages import Diverged, LearnedInWorker, Tell
 from penstock.engine.paths.base import DataPath
-from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, require_finite_updates
+from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, LearningDiverged, require_finite_updates
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
+from penstock.experience.tunables import Tunables
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
 
@@ -73,12 +76,17 @@ def begin(
     shared = SharedParameters(algorithm, arena)
     shared.model.load_state_dict(model.state_dict())
     if learning is not None:
-        saved = learning["optimizer"]["state"]
-        for number, parameter in enumerate(shared.model.parameters()):
-            shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
+        take_squares(shared, learning)
     before = arena.contributions[-1]
     before[Contribution.STEPS], before[Contribution.UPDATES] = state.steps, state.updates
     arena.control[Control.WEIGHTS_SET] = state.version - state.updates
+
+
+def take_squares(shared: SharedParameters, learning: dict[str, Any]) -> None:
+    """Let the shared optimiser go on from what another had gathered."""
+    saved = learning["optimizer"]["state"]
+    for number, parameter in enumerate(shared.model.parameters()):
+        shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
 
 
 class Copy:
@@ -137,7 +145,8 @@ class ActorLearner(Inference):
     ) -> None:
         super().__init__(arena, algorithm, "cpu", path, weights=Copy)
         config = algorithm.config
-        self._config = config
+        self._config = self._untuned = config
+        self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))
         self._worker = worker
         self._shared = SharedParameters(algorithm, arena)
         self._reader = BatchReader(
@@ -197,6 +206,8 @@ class ActorLearner(Inference):
 
     def _learn(self, slots: np.ndarray) -> None:
         arena, copy = self._arena, self._weights
+        if (values := self._tunables.news()) is not None:
+            self._take_settings(tuned(self._untuned, values))
         batch, _ = self._reader.read(slots, copy.version, copy.steps / self._config.total_steps)
         learned = int(batch.learn.sum())
         is_fenced_off = (arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any()
@@ -204,6 +215,22 @@ class ActorLearner(Inference):
             learned = 0
         self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
         self._brought[Contribution.STEPS] += learned
+
+    def _require_finite(self, problem: str) -> None:
+        copy = self._weights
+        try:
+            require_finite_updates(self._skipped_in_a_row, problem, copy.updates, copy.steps, self._config)
+        except LearningDiverged as error:
+            if self._config.pbt is None:
+                raise
+            self._skipped_in_a_row = 0
+            self._report(Diverged(self._arena.policy, str(error)))
+
+    def _take_settings(self, config: Any) -> None:
+        """Go on with other values of tunable settings."""
+        self._config = config
+        self._algorithm.take_settings(config)
+        as_if_made(self._shared.optimizer, self._algorithm.build_optimizer(self._model))
 
     def _apply_gradient(self, batch: Batch) -> bool:
         """Make the update of a batch, or skip it; False if the parameters that it is of are no more."""
@@ -218,7 +245,7 @@ class ActorLearner(Inference):
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
             self._skipped_in_a_row += 1
-            require_finite_updates(self._skipped_in_a_row, str(problem), copy.updates, copy.steps, self._config)
+            self._require_finite(str(problem))
             return True
         self._skipped_in_a_row = 0
         if arena.control[Control.WEIGHTS_SET] != copy.weights_set:

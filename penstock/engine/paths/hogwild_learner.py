@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.messages import Save, Tell
-from penstock.engine.paths.hogwild import SharedParameters
+from penstock.engine.paths.hogwild import SharedParameters, take_squares
 from penstock.engine.roles.learner import REPORT_INTERVAL, Learner, LearnerState
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.ipc import fence, taking_turns
@@ -80,6 +80,9 @@ class HogwildLearner(Learner):
         with taking_turns(self._arena.arena):
             self._shared.model.load_state_dict(self._model.state_dict())
         self._count()  # nobody has applied a gradient since: what is published now is of these updates
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        take_squares(self._shared, learning)
 
     def _is_anyone_learning(self) -> bool:
         fence()

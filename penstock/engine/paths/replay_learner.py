@@ -52,7 +52,6 @@ class ReplayLearner(Learner):
         make_reader: type[TransitionReader] = TransitionReader,
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
-        self._algorithm = algorithm
         config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
@@ -84,6 +83,7 @@ class ReplayLearner(Learner):
         if self._reader.draws_ahead:
             self._reader.ask(beta)
         self._clock.switch("learn")
+        self._heed_settings()
         metrics = self._learn(batch, ids)
         self._batches += 1
         self._count_steps()
@@ -140,6 +140,13 @@ class ReplayLearner(Learner):
         super()._save(command)
         if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
+
+    def heritage(self) -> dict[str, Any]:
+        """Target network and optimisers."""
+        return {name: what for name, what in self._algorithm.learning_state().items() if name != "generator"}
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        self._algorithm.inherit(learning)
 
     def _weights_set(self) -> None:
         self._published_at = self._steps

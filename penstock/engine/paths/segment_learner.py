@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.optimizers import go_on
+from penstock.algorithms.arithmetic.optimizers import as_if_made, go_on
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig
 from penstock.engine.acting.weights import MakeWeights, through_block
@@ -48,7 +48,6 @@ class SegmentLearner(Learner):
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
-        self._algorithm = algorithm
         self._optimizer = algorithm.build_optimizer(self._model)
         if learning is not None:
             go_on(self._optimizer, learning["optimizer"])
@@ -81,6 +80,7 @@ class SegmentLearner(Learner):
             self._clock.switch("wait for data")
             return False
         self._clock.switch("learn")
+        self._heed_settings()
         has_something = bool(batch.learn.any())
         metrics = self.learn(batch) if has_something else {}
         self._count(batch)
@@ -180,6 +180,15 @@ class SegmentLearner(Learner):
     def _weights_set(self) -> None:
         self._algorithm.begin(self._model)
         self._backward = self._captured_gradient()  # what was captured may be of networks that are gone
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        go_on(self._optimizer, learning["optimizer"])
+        self._algorithm.begin(self._model, learning)
+
+    def _take_settings(self) -> None:
+        super()._take_settings()
+        as_if_made(self._optimizer, self._algorithm.build_optimizer(self._model))
+        self._backward = self._captured_gradient()  # what was captured has the numbers of before in it
 
     def _begin_update(self) -> None:
         if not self._algorithm.synchronous:

@@ -58,6 +58,7 @@ class Evaluator:
             first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
         )  # fmt: skip
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
+        self._is_population = config.pbt is not None
         self._request: Evaluate | None = None
 
     def poll(self) -> bool:
@@ -95,7 +96,13 @@ class Evaluator:
             others = [(evaluation,) for evaluation in seconds]
             has_reached_target = self._reach_target(again)
         scored = tuple(
-            policy.score(candidate, evaluation, more, deadline, has_reached_target=has_reached_target)
+            policy.score(
+                candidate,
+                evaluation,
+                more,
+                deadline,
+                has_reached_target=has_reached_target and policy.reaches_target(evaluation) is not False,
+            )
             for policy, candidate, evaluation, more in zip(
                 self._policies, request.policies, evaluations, others, strict=True
             )
@@ -103,9 +110,9 @@ class Evaluator:
         self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target))
 
     def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether there is a target, and all policies that have one reach it."""
+        """Whether there is a target, and all policies that have one reach it; of a population, one."""
         reached = [policy.reaches_target(each) for policy, each in zip(self._policies, evaluations, strict=True)]
-        return any(reached) and False not in reached
+        return any(reached) and (self._is_population or False not in reached)
 
     def _play(self, deadline: float) -> tuple[Evaluation, ...]:
         # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.

@@ -10,13 +10,27 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config
+from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import MakeWeights, through_block, versions_in
-from penstock.engine.messages import Command, Learned, Save, Saved, SetWeights, Tell, WeightsSet, unknown
+from penstock.engine.messages import (
+    Command,
+    Copied,
+    Copy,
+    Diverged,
+    Inherit,
+    Learned,
+    Save,
+    Saved,
+    SetWeights,
+    Tell,
+    WeightsSet,
+    unknown,
+)
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind
-from penstock.runs.checkpoint import CheckpointError, save_checkpoint
+from penstock.experience.tunables import Tunables
+from penstock.runs.checkpoint import CheckpointError, as_bytes, from_bytes, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
 MAX_SKIPPED_IN_A_ROW = 20
@@ -65,12 +79,15 @@ class Start:
         Wall-clock time spent.
     matches
         What was known of the pool of opponents, as it was saved.
+    tuned
+        Values of tunable settings that had been set.
     """
 
     state: LearnerState = field(default_factory=LearnerState)
     learning: dict[str, Any] | None = None
     seconds: float = 0.0
     matches: dict[str, Any] | None = None
+    tuned: dict[str, float] = field(default_factory=dict)
 
 
 class Learner:
@@ -107,6 +124,9 @@ class Learner:
         self._report = report
         self._device = torch.device(config.device)
         self._model: Any = algorithm.build_model().to(self._device)
+        self._algorithm: Any = algorithm
+        self._untuned = config
+        self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))
         self._weights = weights(self._model, arena)
         self._weights.refresh()
         self._autocast = algorithm.autocast(self._device)
@@ -126,8 +146,16 @@ class Learner:
         """What the learner alone has and a checkpoint holds: tensors and plain values."""
         raise NotImplementedError
 
+    def heritage(self) -> dict[str, Any]:
+        """What of `learning_state` another learner may go on from: all but counters and random numbers."""
+        return self.learning_state()
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        """Go on from another learner's `heritage`, whose weights the model has by now."""
+        raise NotImplementedError
+
     def handle(self, command: Command) -> None:
-        """Take a command: `Save` or `SetWeights`."""
+        """Take a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
         if isinstance(command, Save):
             self._save(command)
         elif isinstance(command, SetWeights):
@@ -138,14 +166,37 @@ class Learner:
             self._weights.publish(self._version, self._steps if steps is None else steps)
             self._weights.show()
             self._report(WeightsSet(self._version))
+        elif isinstance(command, Copy):
+            learned = {"weights": self._model.state_dict(), "learning": self.heritage()}
+            self._report(Copied(as_bytes(learned), self._version))
+        elif isinstance(command, Inherit):
+            learned = from_bytes(command.learned, self._device)
+            self._model.load_state_dict(learned["weights"])
+            self._version += 1
+            self._skipped_in_a_row = 0
+            self._weights_set()
+            self._inherit(learned["learning"])
+            self._weights.publish(self._version, self._steps)
+            self._weights.show()
+            self._report(WeightsSet(self._version))
         else:
-            raise unknown(RoleKind.LEARNER, command, Save, SetWeights)
+            raise unknown(RoleKind.LEARNER, command, Save, SetWeights, Copy, Inherit)
 
     def close(self) -> None:
         """Nothing is held open."""
 
     def _weights_set(self) -> None:
         """The model has got weights from outside."""
+
+    def _heed_settings(self) -> None:
+        """Go on with the settings that hold now, wherever they are used; called before every batch."""
+        if (values := self._tunables.news()) is not None:
+            self._config = tuned(self._untuned, values)
+            self._take_settings()
+
+    def _take_settings(self) -> None:
+        """The config has other values of tunable settings."""
+        self._algorithm.take_settings(self._config)
 
     def experience(self) -> dict[str, float]:
         """What is shown and logged of the data path, by the name of the metric."""
@@ -175,7 +226,13 @@ class Learner:
         """Count an update that was left out because loss or gradient was not finite."""
         self._skipped += 1
         self._skipped_in_a_row += 1
-        require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
+        try:
+            require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
+        except LearningDiverged as error:
+            if self._config.pbt is None:
+                raise
+            self._skipped_in_a_row = 0
+            self._report(Diverged(self._arena.policy, str(error)))
 
     def _publish(self) -> None:
         if self._weights.version != self._version:

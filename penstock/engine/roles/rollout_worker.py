@@ -11,10 +11,11 @@ import numpy as np
 
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
+from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.pool import Matchmaking
 from penstock.experience.requests import NOT_ASKED
 from penstock.ipc import gather
@@ -37,6 +38,10 @@ class RolloutSpec:
     seed: int
     incarnation: int
     num_threads: int
+    lanes_per_worker: tuple[int, ...] = ()
+    """Lanes of each policy, where a population shares the workers."""
+    heeds_time: bool = True
+    """Whether a clock says when episodes are reported; not where a serial run decides something by them."""
 
 
 class RolloutWorker:
@@ -69,11 +74,15 @@ class RolloutWorker:
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
-        shape = arena.shape
+        # A population's policies do not meet: each has groups of its own, and none waits for another's.
+        together = [(each,) for each in arena.policies] if spec.env.population > 1 else [arena.policies]
         self._groups = [
-            LaneGroup(spec, arena, spec.worker * shape.num_groups + i, self._clock, actors)
-            for i in range(shape.num_groups)
+            LaneGroup(spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors)
+            for arenas in together
+            for i in range(arenas[0].shape.num_groups)
         ]
+        self._teams = [team for group in self._groups for team in group.teams]
+        self._report_interval = REPORT_INTERVAL if spec.heeds_time else 0.0
         self._next_report = 0.0
 
     def poll(self) -> bool:
@@ -84,7 +93,7 @@ class RolloutWorker:
             self._clock.switch("wait for actions" if actions else self._groups[0].waits_for)
         now = time.monotonic()
         if now >= self._next_report:
-            self._next_report = now + REPORT_INTERVAL
+            self._next_report = now + self._report_interval
             self._report_episodes()
         return any(moved)
 
@@ -99,36 +108,50 @@ class RolloutWorker:
             group.envs.close()
 
     def _report_episodes(self) -> None:
-        for policy, of_policy in enumerate(zip(*(group.envs.lanes for group in self._groups), strict=True)):
-            episodes = [episode for lanes in of_policy for episode in lanes.take_episodes() if episode.length]
-            if episodes:
-                finished = [(episode.episode_return, episode.length) for episode in episodes]
-                self._report(Episodes(finished, [episode.success for episode in episodes], policy))
-            for lanes in of_policy:
-                if metrics := lanes.take_metrics():
-                    self._report(EnvironmentMetrics(metrics))
-                if count := lanes.take_env_steps():
+        by_policy: dict[int, list[Team]] = {}
+        for team in self._teams:
+            by_policy.setdefault(team.policy, []).append(team)
+        for policy, teams in by_policy.items():
+            ended = [each for team in teams for each in team.take_episodes() if each[0].length]
+            if ended:
+                finished = [(episode.episode_return, episode.length) for episode, _ in ended]
+                successes, is_new = [episode.success for episode, _ in ended], [is_new for _, is_new in ended]
+                self._report(Episodes(finished, successes, policy, is_new))
+            for team in teams:
+                for metrics, of_now in team.take_metrics():
+                    self._report(EnvironmentMetrics(metrics, policy, of_now))
+                if count := team.lanes.take_env_steps():
                     self._report(EnvironmentSteps(count))
 
 
 class LaneGroup:
-    """The environments of a worker that step together, and the team of each policy that acts in them."""
+    """The environments of a worker that step together, and the team of each policy that acts in them.
+
+    Parameters
+    ----------
+    spec, clock, actors
+        Of the worker.
+    arenas
+        Of these policies.
+    number
+        Of the group, among those of the run.
+    """
 
     def __init__(
-        self, spec: RolloutSpec, arena: ExperienceArena, number: int, clock: Clock, actors: Sequence[Actor]
+        self, spec: RolloutSpec, arenas: Sequence[ExperienceArena], number: int, clock: Clock, actors: Sequence[Actor]
     ) -> None:
-        first_env = number * arena.shape.envs_per_group
+        shape = arenas[0].shape
         clock.switch("env")
         self.envs = make_group(
-            spec.env, arena.shape.envs_per_group, seed=spec.seed, first_lane=first_env * spec.env.seats,
+            spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
             worker_index=spec.worker, incarnation=spec.incarnation, num_threads=spec.num_threads,
-            seating=_seating(spec, arena, number),
+            seating=_seating(spec, arenas[0], number),
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
-        self._teams = [
-            Team(spec, policy, number, lanes, of_policy, actors[policy] if actors else None, clock)
-            for policy, (lanes, of_policy) in enumerate(zip(self.envs.lanes, arena.policies, strict=True))
+        self.teams = [
+            Team(spec, number, lanes, arena, actors[arena.policy] if actors else None, clock)
+            for lanes, arena in zip(self.envs.lanes, arenas, strict=True)
         ]
         self.is_waiting_for_actions = False
         self.envs.reset()
@@ -136,8 +159,8 @@ class LaneGroup:
     @property
     def waits_for(self) -> str:
         """The activity of waiting for a place to write."""
-        waiting = [team.writer for team in self._teams if not team.writer.is_open]
-        return (waiting or [self._teams[0].writer])[0].waits_for
+        waiting = [team.writer for team in self.teams if not team.writer.is_open]
+        return (waiting or [self.teams[0].writer])[0].waits_for
 
     def poll(self) -> bool:
         """Step if the actions are there, then ask for the next ones; False if neither was possible.
@@ -146,12 +169,12 @@ class LaneGroup:
         """
         has_stepped = self.is_waiting_for_actions
         if has_stepped:
-            if not all(team.is_answered() for team in self._teams):
+            if not all(team.is_answered() for team in self.teams):
                 return False
             self._step()
-        if not all([team.is_open() for team in self._teams]):
+        if not all([team.is_open() for team in self.teams]):
             return has_stepped
-        for team in self._teams:
+        for team in self.teams:
             team.ask()
         self.is_waiting_for_actions = True
         if self._infers:
@@ -160,11 +183,11 @@ class LaneGroup:
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
-        actions = [team.actions() for team in self._teams]
+        actions = [team.actions() for team in self.teams]
         self._clock.switch("env")
         self.envs.step(actions)
         self._clock.switch("write")
-        for team in self._teams:
+        for team in self.teams:
             team.writer.record()
 
 
@@ -184,16 +207,20 @@ class Team:
     def __init__(
         self,
         spec: RolloutSpec,
-        policy: int,
         number: int,
         lanes: Lanes,
         arena: ExperienceArena,
         actor: Actor | None,
         clock: Clock,
     ) -> None:
-        shape = arena.shape
+        shape, policy = arena.shape, arena.policy
         first_lane = number * shape.group_size
-        self._lanes = lanes
+        self.policy = policy
+        self.lanes = lanes
+        self._epoch = int(arena.control[Control.RUN_EPOCH])
+        self._began_before = np.zeros(shape.group_size, np.bool_)  # the fence: the running episode of each lane
+        self._ended: list[tuple[EpisodeRecord, bool]] = []
+        self._metrics: list[tuple[dict[str, float], bool]] = []
         self._number = number
         self._arena = arena
         self._actor = actor
@@ -216,15 +243,42 @@ class Team:
 
     def ask(self) -> None:
         """Ask for the lanes' next actions; who infers here answers at once."""
+        self._heed_fence()
         self.writer.restart_if_fenced()
         noise = self._noise.draw()
-        if not self._lanes.asked.any():  # others' turn
+        if not self.lanes.asked.any():  # others' turn
             return
         if self._actor is None:
             self._arena.requests.ask(self._number, self._asking_rows(), noise)
         else:
             self._clock.switch("infer")
             self._arena.requests.ask_and_answer(self._number, self._asking_rows(), noise, self._actor.answer)
+
+    def take_episodes(self) -> list[tuple[EpisodeRecord, bool]]:
+        """Episodes that ended since the last call, and of each whether it began after the last fence."""
+        self._hear_lanes()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def take_metrics(self) -> list[tuple[dict[str, float], bool]]:
+        """Numbers that environments reported since the last call, and whether after the last fence."""
+        found, self._metrics = [*self._metrics, (self.lanes.take_metrics(), True)], []
+        return [each for each in found if each[0]]
+
+    def _hear_lanes(self) -> None:
+        for episode in self.lanes.take_episodes():
+            self._ended.append((episode, not self._began_before[episode.lane]))
+            self._began_before[episode.lane] = False
+
+    def _heed_fence(self) -> None:
+        """Note what belongs to the policy as it was before its weights or settings were replaced."""
+        epoch = int(self._arena.control[Control.RUN_EPOCH])
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._hear_lanes()
+            self._ended = [(episode, False) for episode, _ in self._ended]
+            self._metrics = [(metrics, False) for metrics, _ in self.take_metrics()]
+            self._began_before[:] = self.lanes.running_lengths > 0
 
     def actions(self) -> np.ndarray:
         """The actions that were answered; those of lanes that did not ask are of no meaning."""
@@ -234,4 +288,14 @@ class Team:
     def _asking_rows(self) -> np.ndarray:
         """Rows of the lanes that want an action; `NOT_ASKED` for a lane that waits for its turn."""
         rows: np.ndarray = self.writer.rows
-        return np.where(self._lanes.asked, rows, NOT_ASKED) if self._lanes.agents else rows
+        return np.where(self.lanes.asked, rows, NOT_ASKED) if self.lanes.agents else rows
+
+
+def _first_lane(spec: RolloutSpec, arena: ExperienceArena, number: int) -> int:
+    """Number of a group's first lane among all of the run; a worker's lie together, policy by policy."""
+    shape = arena.shape
+    if spec.env.population == 1:
+        return number * shape.envs_per_group * spec.env.seats
+    of_worker = [lanes * spec.worker for lanes in spec.lanes_per_worker]
+    before = sum(of_worker) + sum(spec.lanes_per_worker[: arena.policy])
+    return before + number % shape.num_groups * shape.group_size

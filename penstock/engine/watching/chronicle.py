@@ -230,6 +230,9 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
         values |= {"episode/mean_return": policy.mean_return, "episode/mean_length": policy.mean_length}
     if policy.success_rate is not None:
         values["episode/success_rate"] = policy.success_rate
+    if policy.exploits is not None:
+        values["exploits"] = policy.exploits
+    values |= {f"tuned/{name}": value for name, value in policy.tuned.items()}
     return values | {f"loss/{name}": value for name, value in policy.losses.items()}
 
 

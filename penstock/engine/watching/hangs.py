@@ -79,8 +79,10 @@ class HangWatch:
 def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
     """What is watched of a role; None if it steps no environments."""
     if isinstance(spec, RolloutRole):
-        first = spec.rollout.worker * arena.shape.lanes_per_worker
-        last = first + arena.shape.lanes_per_worker - 1
+        is_shared = spec.rollout.env.population > 1
+        count = sum(each.shape.lanes_per_worker for each in (arena.policies if is_shared else (arena,)))
+        first = spec.rollout.worker * count
+        last = first + count - 1
         lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
         env, activities = spec.rollout.env.name, RolloutWorker.ACTIVITIES
         return Watched(spec.name, arena.gauges_of(spec.name), env, activities, "env", lanes)

@@ -48,6 +48,10 @@ class PolicyProgress:
         The last one; None before the first.
     best_return
         Mean return of the best weights so far; None before there are any.
+    tuned
+        Values of tunable settings that have been set.
+    exploits
+        How often its population has replaced it; None without one.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -57,6 +61,8 @@ class PolicyProgress:
         self.episodes = 0
         self.evaluation: Evaluation | None = None
         self.best_return: float | None = None
+        self.tuned: Mapping[str, float] = {}
+        self.exploits: int | None = None
         self._by_worker: dict[int, LearnedInWorker] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
         self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
@@ -124,6 +130,8 @@ class PolicyProgress:
             losses=learned.losses,
             experience=learned.experience,
             skipped_updates=learned.skipped_updates,
+            tuned=dict(self.tuned),
+            exploits=self.exploits,
         )
 
     def _with_workers(self, learned: Learned) -> Learned:

@@ -1,0 +1,111 @@
+"""Ranges of numbers that settings may take, as tables of a TOML file: what a search and a population share."""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.config.checking import ConfigError, checked
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends.
+
+    Attributes
+    ----------
+    name
+        Of the setting.
+    low, high
+        The ends, which belong to the range: both int, or both float.
+    log
+        Whether each order of magnitude is as likely as the next, instead of each number.
+    step
+        Distance between two legal numbers, counted from `low`; None: any number between the ends.
+    """
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the numbers are whole ones."""
+        return isinstance(self.low, int)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values that decide whether all are legal."""
+        return self.low, self.high
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is one of these."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return False
+        return self.step is None or is_multiple(value - self.low, self.step)
+
+    def to_json(self) -> dict[str, Any]:
+        """The table of the file."""
+        return {"low": self.low, "high": self.high, "log": self.log, "step": self.step}
+
+
+def tables_in(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the tables of a space; raises `ConfigError` if there is no such file, or it is not TOML."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"the space {os.fspath(path)!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"the space {os.fspath(path)!r} is not TOML: {error}") from None
+
+
+def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
+    """Make a range of a table with low and high, and log or step, for a setting whose type is `hint`.
+
+    Raises
+    ------
+    ConfigError
+        The setting is no number, or the ends or the step are not legal.
+    """
+    number: type = _number_of(name, table, hint)
+    low, high = checked(name, table["low"], number), checked(name, table["high"], number)
+    log, step = checked("log", table.get("log", False), bool), table.get("step")
+    where = f"[{name}] low={low!r} high={high!r}"
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigError(f"{where} is not legal: low must be less than high, and both finite")
+    if log and low <= 0:
+        raise ConfigError(f"{where} log=true is not legal: low must be more than 0 on a logarithmic scale")
+    if step is not None:
+        if log:
+            raise ConfigError(f"{where} has log and step: steps are equal, those of a logarithmic scale are not")
+        step = checked("step", step, number)
+        if not 0 < step < high - low or not is_multiple(high - low, step):
+            raise ConfigError(f"{where} step={step!r} is not legal: two or more steps from low must end at high")
+    return Range(name, low, high, log, step)
+
+
+def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
+    """Whether a setting is a whole number, or any; one that may be either is what its ends are written as."""
+    kinds = [option for option in _options(hint) if option in (int, float)]
+    if not kinds:
+        raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
+    are_whole = all(isinstance(table[end], int) for end in ("low", "high"))
+    return kinds[0] if len(kinds) == 1 else int if are_whole else float
+
+
+def _options(hint: Any) -> Iterator[Any]:
+    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def is_multiple(distance: float, step: float) -> bool:
+    """Whether so many steps make up a distance, but for rounding."""
+    return math.isclose(distance / step, round(distance / step), abs_tol=1e-9)

@@ -1,0 +1,306 @@
+"""Decisions of population-based training: pure, and the same for one seed whoever carries them out.
+
+A member is ready when it has taken enough steps since the last decision about it. Scores are means over the episodes
+since it was last replaced, and are compared by rank alone: returns may be negative, or near to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.config import Config
+from penstock.population.space import Dimension, PopulationSpace
+
+Rule = Literal["truncation", "tournament", "sample-factory"]
+
+RETURN = "return"
+"""Members are ranked by returns; any other ``pbt_metric`` is a name in ``info["metrics"]``."""
+DECISIONS = 20
+"""About each member in its budget, unless ``pbt_interval`` says otherwise."""
+FRACTIONS: dict[Rule, float] = {"truncation": 0.2, "tournament": 0.2, "sample-factory": 0.3}
+"""Shares of the worst and the best: arXiv:1711.09846, appendix A, and Sample Factory's ``pbt_replace_fraction``."""
+WINDOW = 100
+"""Episodes that a score is the mean of, at most."""
+MUTATION_RATE = 0.15
+"""Sample Factory: probability that a setting is mutated (``pbt_mutation_rate``)."""
+MOST_RESCUES = 3
+"""How often each member may fail before a decision is carried out that is no rescue."""
+SMALLEST_GAP, SMALLEST_RELATIVE_GAP = 1e-6, 0.1
+"""Sample Factory: what the best have to be ahead of whoever is replaced, and as a share of their score's size."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a population is trained.
+
+    Attributes
+    ----------
+    rule
+        Who is replaced by whom.
+    interval, start
+        Steps of a member between two decisions about it, and before the first.
+    fraction
+        Share of the members that is the worst, and the best.
+    episodes
+        Episodes that a score needs.
+    """
+
+    rule: Rule
+    interval: int
+    start: int
+    fraction: float
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to become of a member.
+
+    Attributes
+    ----------
+    event
+        "exploit": it goes on as a copy of its parent; "diverged": so, because it could not go on; "explore": it keeps
+        its weights.
+    member, parent
+        Their numbers; None: it copies nobody.
+    before, after
+        Its settings.
+    operations
+        What was done to each of the parent's settings: "x0.8", "drawn" or "kept".
+    scores
+        Of all members when it was decided; None where one is not known.
+    """
+
+    event: Literal["exploit", "diverged", "explore"]
+    member: int
+    parent: int | None
+    before: dict[str, float]
+    after: dict[str, float]
+    operations: dict[str, str]
+    scores: tuple[float | None, ...]
+
+
+@dataclass
+class Member:
+    """What is known of one member.
+
+    Attributes
+    ----------
+    settings
+        Its settings of the space.
+    since
+        Its steps at the last decision about it.
+    decisions
+        How many there were: each has random numbers of its own, so that no state of a generator has to be kept.
+    exploits
+        How often it was replaced.
+    scores
+        Of the episodes since then.
+    episodes
+        How many there were.
+    """
+
+    settings: dict[str, float]
+    since: int = 0
+    decisions: int = 0
+    exploits: int = 0
+    episodes: int = 0
+    scores: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+
+def rules_of(config: Config, steps: int) -> Rules:
+    """The rules of a config whose members have so many steps each."""
+    assert config.pbt is not None
+    interval = config.pbt_interval or max(1, steps // DECISIONS)
+    fraction = config.pbt_fraction or FRACTIONS[config.pbt]
+    return Rules(config.pbt, interval, config.pbt_start or interval, fraction, config.pbt_episodes)
+
+
+class Population:
+    """Members, what they have scored, and what becomes of them.
+
+    Parameters
+    ----------
+    rules, space
+        How it is trained, and what may change.
+    given
+        Settings that each member starts from, instead of drawn ones.
+    seed
+        Seeds all that is drawn.
+
+    Attributes
+    ----------
+    members : list of Member
+        In the order of their numbers.
+    """
+
+    def __init__(
+        self, rules: Rules, space: PopulationSpace, given: Sequence[Mapping[str, Any]], seed: int
+    ) -> None:
+        self.rules, self.space, self._seed = rules, space, seed
+        self._rescues = 0  # in a row
+        self.members = [Member(space.start(own, self.random(number, 0))) for number, own in enumerate(given)]
+
+    def hear(self, member: int, scores: Iterable[float], episodes: int | None = None) -> None:
+        """Take scores of a member's episodes; `episodes`: how many these are of, where it is another number."""
+        values = list(scores)
+        self.members[member].scores.extend(values)
+        self.members[member].episodes += len(values) if episodes is None else episodes
+
+    def forget(self, member: int) -> None:
+        """Forget a member's scores, where new ones take their place."""
+        self.members[member].scores.clear()
+        self.members[member].episodes = 0
+
+    def score(self, member: int) -> float | None:
+        """Mean score since the member was last replaced; None while it has too few episodes."""
+        found = self.members[member]
+        if found.episodes < self.rules.episodes or not found.scores:
+            return None
+        return float(np.mean(found.scores))
+
+    def decide(self, steps: Sequence[int]) -> list[Decision]:
+        """Decide about every member that is ready, in the order in which it is to be carried out.
+
+        All are decided by the same scores. Who is replaced is replaced before its parent is: it gets what was ranked.
+
+        Parameters
+        ----------
+        steps
+            Of each member, so far.
+        """
+        ready = [number for number, count in enumerate(steps) if self._is_ready(number, count)]
+        scores = tuple(self.score(number) for number in range(len(self.members)))
+        if not ready or (None in scores and self.rules.rule != "tournament"):
+            return []
+        made: list[Decision] = []
+        for number in sorted(ready, key=lambda each: (-math.inf if scores[each] is None else scores[each], each)):
+            if scores[number] is None:
+                continue
+            random = self._begin(number, steps[number])
+            parent = self._parent(number, scores, random)
+            if parent is not None:
+                made.append(self._decision("exploit", number, parent, scores, random))
+            elif self._mutates_in_place(number, scores):
+                made.append(self._decision("explore", number, None, scores, random))
+        return made
+
+    def rescue(self, member: int, steps: int) -> Decision | None:
+        """Decide whom a member copies that cannot go on; None: all fail again and again, and nobody can be copied."""
+        self._rescues += 1
+        if self._rescues > MOST_RESCUES * len(self.members):
+            return None
+        scores = tuple(self.score(number) for number in range(len(self.members)))
+        others = [number for number in range(len(self.members)) if number != member]
+        ranked = sorted((n for n in others if scores[n] is not None), key=lambda n: -(scores[n] or 0.0))
+        random = self._begin(member, steps)
+        best = ranked[: self._extreme(len(self.members))] or others
+        return self._decision("diverged", member, int(random.choice(best)), scores, random)
+
+    def carried_out(self, decision: Decision) -> None:
+        """Note that a decision has been carried out: the member has other settings, and if it was replaced no score."""
+        member = self.members[decision.member]
+        member.settings = dict(decision.after)
+        if decision.event != "diverged":
+            self._rescues = 0
+        if decision.parent is not None:
+            member.exploits += 1
+            self.forget(decision.member)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a population goes on from, as JSON values."""
+        return {"members": [{**vars(member), "scores": list(member.scores)} for member in self.members]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.members = [
+            Member(**{**found, "scores": deque(found["scores"], maxlen=WINDOW)}) for found in state["members"]
+        ]
+
+    # -- ranking ---------------------------------------------------------------------------------------------------
+
+    def _is_ready(self, member: int, steps: int) -> bool:
+        return steps >= self.rules.start and steps - self.members[member].since >= self.rules.interval
+
+    def _extreme(self, count: int) -> int:
+        """How many of so many members are the worst, and how many the best: never the same ones."""
+        return min(math.ceil(round(self.rules.fraction * count, 9)), count // 2)
+
+    def _rank(self, member: int, scores: Sequence[float | None]) -> list[int]:
+        """Members by score, best first; of equals the first."""
+        return sorted(range(len(scores)), key=lambda number: (-(scores[number] or 0.0), number))
+
+    def _parent(self, member: int, scores: Sequence[float | None], random: np.random.Generator) -> int | None:
+        """Whom a member copies; None: nobody."""
+        own = scores[member]
+        assert own is not None
+        if self.rules.rule == "tournament":
+            other = int(random.choice([number for number in range(len(scores)) if number != member]))
+            theirs = scores[other]
+            return other if theirs is not None and theirs > own else None
+        order, extreme = self._rank(member, scores), self._extreme(len(scores))
+        if member not in order[len(order) - extreme :]:
+            return None
+        parent = int(random.choice(order[:extreme]))
+        gap = (scores[parent] or 0.0) - own
+        if self.rules.rule == "sample-factory":
+            least = max(SMALLEST_GAP, SMALLEST_RELATIVE_GAP * abs(scores[parent] or 0.0))
+            return parent if gap > least else None
+        return parent if gap > 0.0 else None
+
+    def _mutates_in_place(self, member: int, scores: Sequence[float | None]) -> bool:
+        """Sample Factory: all but the best change their settings, and the first member never does."""
+        if self.rules.rule != "sample-factory" or member == 0:
+            return False
+        return member not in self._rank(member, scores)[: self._extreme(len(scores))]
+
+    # -- settings --------------------------------------------------------------------------------------------------
+
+    def _decision(
+        self,
+        event: Literal["exploit", "diverged", "explore"],
+        member: int,
+        parent: int | None,
+        scores: tuple[float | None, ...],
+        random: np.random.Generator,
+    ) -> Decision:
+        start = self.members[member if parent is None else parent].settings
+        is_reference = self.rules.rule == "sample-factory" and member == 0
+        found = {
+            dimension.name: (start[dimension.name], "kept") if is_reference
+            else self._explored(dimension, start[dimension.name], random)
+            for dimension in self.space.dimensions
+        }  # fmt: skip
+        after = {name: value for name, (value, _) in found.items()}
+        operations = {name: operation for name, (_, operation) in found.items()}
+        return Decision(event, member, parent, dict(self.members[member].settings), after, operations, scores)
+
+    def _explored(self, dimension: Dimension, value: float, random: np.random.Generator) -> tuple[float, str]:
+        """Another value of a setting, and what was done to it."""
+        if self.rules.rule == "sample-factory":
+            if random.random() >= MUTATION_RATE:
+                return value, "kept"
+            factor = random.uniform(1.01, 1.2) if dimension.complement else random.uniform(1.1, 1.5)
+            factor = factor if random.random() < 0.5 else 1.0 / factor
+        elif random.random() < dimension.resample:
+            return dimension.drawn(random), "drawn"
+        else:
+            factor = float(random.choice(dimension.perturb))
+        return dimension.multiplied(value, factor), f"x{factor:.4g}"
+
+    def _begin(self, member: int, steps: int) -> np.random.Generator:
+        """Begin a decision: the next one is due an interval later."""
+        found = self.members[member]
+        found.since = steps
+        found.decisions += 1
+        return self.random(member, found.decisions)
+
+    def random(self, member: int, decision: int) -> np.random.Generator:
+        """The random numbers of one decision about a member; of decision 0, where it starts."""
+        return np.random.default_rng([self._seed, member, decision])

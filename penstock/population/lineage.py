@@ -1,0 +1,87 @@
+"""``lineage.jsonl``: who copied whom, when, and with which settings it went on; one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.population.decisions import Decision
+
+LINEAGE = "lineage.jsonl"
+
+
+class Lineage:
+    """Appends events to a lineage; with None it only counts them.
+
+    Parameters
+    ----------
+    path
+        The file; None: nothing is written.
+    names
+        Of the members.
+    warn
+        Takes one line when it cannot be written: the run goes on.
+
+    Attributes
+    ----------
+    count
+        Lines so far.
+    """
+
+    def __init__(self, path: Path | None, names: Sequence[str], warn: Callable[[str], object]) -> None:
+        self._path, self._names, self._warn = path, tuple(names), warn
+        self.count = 0
+
+    def start(self, member: int, settings: Mapping[str, float]) -> None:
+        """Write down what a member starts from."""
+        self._append({"event": "start", "policy": self._names[member], "steps": 0, "after": dict(settings)})
+
+    def go_on(self, count: int) -> None:
+        """Keep the first `count` lines: what came later is not what the run goes on from."""
+        self.count = count
+        if self._path is not None and self._path.is_file():
+            lines = self._path.read_bytes().splitlines(keepends=True)
+            if len(lines) > count:
+                os.truncate(self._path, sum(map(len, lines[:count])))
+
+    def write(self, decision: Decision, steps: int, version: int | None, time: float) -> None:
+        """Write down what was decided and carried out.
+
+        Parameters
+        ----------
+        decision
+            What.
+        steps
+            Of the member.
+        version
+            Of the weights that it copied; None: it kept its own.
+        time
+            Seconds since 1970.
+        """
+        self._append(
+            {
+                "time": time,
+                "policy": self._names[decision.member],
+                "steps": steps,
+                "event": decision.event,
+                "parent": None if decision.parent is None else self._names[decision.parent],
+                "version": version,
+                "scores": dict(zip(self._names, decision.scores, strict=True)),
+                "before": decision.before,
+                "after": decision.after,
+                "operation": decision.operations,
+            }
+        )
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        self.count += 1
+        if self._path is None:
+            return
+        try:
+            with open(self._path, "ab") as file:  # one write: a line is there, or it is not
+                file.write(f"{json.dumps(record)}\n".encode())
+        except OSError as error:
+            self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")

@@ -1,0 +1,175 @@
+"""What a population may change of its members' settings: a TOML file with a table for each.
+
+::
+
+    [learning_rate]
+    low = 1e-5             # no member leaves these bounds
+    high = 1e-2
+    log = true             # each order of magnitude is as likely as the next
+    perturb = [0.8, 1.2]   # factors, of which one is drawn
+    resample = 0.25        # probability of a new value from all of the range instead
+    initial = [1e-4, 1e-3] # what members start from; default: all of the range
+
+    [gamma]
+    low = 0.9
+    high = 0.999
+    complement = true      # 1 - gamma is drawn and perturbed, not gamma
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.config import Config, ConfigError, checked, closest, require_tunable, tuned
+from penstock.config.ranges import Range, range_of, tables_in
+
+PERTURB = (0.8, 1.2)
+RESAMPLE = 0.25
+_KEYS = ("low", "high", "log", "perturb", "resample", "initial", "complement")
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting that members of a population may have different values of.
+
+    Attributes
+    ----------
+    range
+        Its bounds, and whether it is drawn on a logarithmic scale.
+    perturb
+        Factors, of which one is drawn.
+    resample
+        Probability that a new value is drawn from all of the range instead.
+    initial
+        Bounds of what members start from.
+    complement
+        Whether 1 - x is what is drawn and multiplied, as suits discounts and decays.
+    """
+
+    range: Range
+    perturb: tuple[float, ...]
+    resample: float
+    initial: tuple[float, float]
+    complement: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the setting."""
+        return self.range.name
+
+    def drawn(self, random: np.random.Generator, *, initial: bool = False) -> float:
+        """Draw a value from all of the range, or from what members start from."""
+        low, high = self.initial if initial else (self.range.low, self.range.high)
+        if self.complement:
+            low, high = 1.0 - high, 1.0 - low
+        if self.range.log:
+            low, high = math.log(low), math.log(high)
+        value = random.uniform(low, high)
+        value = math.exp(value) if self.range.log else value
+        return self.clipped(1.0 - value if self.complement else value)
+
+    def multiplied(self, value: float, factor: float) -> float:
+        """A value, or its complement, times a factor; within the bounds."""
+        return self.clipped(1.0 - (1.0 - value) * factor if self.complement else value * factor)
+
+    def clipped(self, value: float) -> float:
+        """The legal value next to this one."""
+        return float(min(max(value, self.range.low), self.range.high))
+
+
+@dataclass(frozen=True)
+class PopulationSpace:
+    """The settings that members may have different values of, in the order of the file."""
+
+    dimensions: tuple[Dimension, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the settings."""
+        return [dimension.name for dimension in self.dimensions]
+
+    def start(self, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, float]:
+        """What a member starts from: what it is given, and drawn values else.
+
+        Raises
+        ------
+        ConfigError
+            A given value is outside the bounds.
+        """
+        settings = {}
+        for dimension in self.dimensions:
+            drawn = dimension.drawn(random, initial=True)  # in any case: what others draw does not depend on it
+            value = settings[dimension.name] = float(given.get(dimension.name, drawn))
+            low, high = dimension.range.low, dimension.range.high
+            if not low <= value <= high:
+                raise ConfigError(
+                    f"{dimension.name}={value:g} is outside the bounds that pbt_space gives it, from {low:g} to "
+                    f"{high:g}: start within them, or widen them"
+                )
+        return settings
+
+
+def tables_of(space: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a space: read from its file, or as they are; raises `ConfigError`."""
+    return dict(space) if isinstance(space, Mapping) else tables_in(space)
+
+
+def population_space(tables: Mapping[str, Any], config: Config) -> PopulationSpace:
+    """Make a space of tables by the names of settings, and check it against a config.
+
+    Raises
+    ------
+    ConfigError
+        A setting is unknown or not tunable (the closest is named), a key is unknown, or bounds, factors or the initial
+        spread are not legal.
+    """
+    if not tables:
+        raise ConfigError("pbt_space is empty: write a table for each setting that may change")
+    try:
+        space = PopulationSpace(tuple(_dimension(name, table, config) for name, table in tables.items()))
+    except ConfigError as error:
+        raise ConfigError(f"pbt_space: {error}") from None
+    return space
+
+
+def _dimension(name: str, table: Any, config: Config) -> Dimension:
+    require_tunable(config, name)
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{name} is no table: write [{name}] with low and high")
+    for key in table:
+        if key not in _KEYS:
+            near = closest(key, list(_KEYS))
+            raise ConfigError(f"[{name}] has an unknown key {key!r}{near} (legal: {', '.join(_KEYS)})")
+    if not {"low", "high"} <= table.keys():
+        raise ConfigError(f"[{name}] has {', '.join(table) or 'no keys'}: it needs low and high")
+    complement = checked("complement", table.get("complement", False), bool)
+    hint = typing.get_type_hints(type(config))[name]
+    log = checked("log", table.get("log", False), bool)
+    ends = {"low": float(table["low"]), "high": float(table["high"])}
+    found = range_of(name, {**ends, "log": log and not complement}, hint)
+    found = Range(name, found.low, found.high, log)
+    where = f"[{name}] low={found.low:g} high={found.high:g}"
+    if complement and log and found.high >= 1.0:
+        raise ConfigError(f"{where} is not legal: with complement and log, high must be less than 1")
+    for value in (found.low, found.high):
+        try:
+            tuned(config, {name: value})
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+    perturb = checked("perturb", table.get("perturb", PERTURB), tuple[float, ...])
+    if not perturb or not all(0.0 < factor < math.inf for factor in perturb):
+        raise ConfigError(f"[{name}] perturb={list(perturb)} is not legal: write factors of more than 0")
+    resample = checked("resample", table.get("resample", RESAMPLE), float)
+    if not 0.0 <= resample <= 1.0:
+        raise ConfigError(f"[{name}] resample={resample} is not legal: it is a probability, from 0 to 1")
+    initial = checked("initial", table.get("initial", (found.low, found.high)), tuple[float, ...])
+    if len(initial) != 2 or not found.low <= initial[0] <= initial[1] <= found.high:
+        raise ConfigError(f"[{name}] initial={list(initial)} is not legal: write two values within {where}")
+    return Dimension(found, perturb, resample, (initial[0], initial[1]), complement)

@@ -1,0 +1,316 @@
+"""Population-based training over several runs: members train in slices, and copy each other between two of them.
+
+=====================  ========================================================================
+``population.json``    settings, members, scores, and what the next slice begins with
+``lineage.jsonl``      who copied whom, when, and with which settings
+``member-3/``          a member's run, an ordinary run directory
+``member-3.json``      what the process of its slice is told; ``.txt``: what that printed
+``handed/member-3/``   the checkpoint that others copy in this slice
+=====================  ========================================================================
+
+All members train a slice of ``pbt_interval`` steps, as many at once as there are jobs; then all are ranked. The next
+call trains a slice that was interrupted to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from penstock.bench import BenchError
+from penstock.config import Config, ConfigError
+from penstock.population.decisions import RETURN, Decision, Population, rules_of
+from penstock.population.lineage import LINEAGE, Lineage
+from penstock.population.space import population_space, tables_of
+from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.files import json_bytes, write_file_atomically
+from penstock.runs.jobs import Jobs
+from penstock.runs.process import child_setup
+from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
+from penstock.runs.state import read_state
+
+POPULATION, HANDED = "population.json", "handed"
+PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
+"""What trains a slice; tests have another."""
+PATIENCE = 60.0
+"""Seconds that a slice may take to end in good order, before it is killed."""
+DIVERGED = 4
+"""Exit code of a slice whose updates were not finite any more."""
+
+Ending = Literal["done", "diverged", "failed", "interrupted"]
+
+
+class Slice:
+    """The process of a member's slice.
+
+    Parameters
+    ----------
+    member
+        Its number.
+    told
+        The file that says what to train.
+    cores
+        Those that it may use.
+    """
+
+    def __init__(self, member: int, told: Path, cores: Collection[int]) -> None:
+        self.member, self.cores = member, cores
+        self._is_stopping, self._kill_at = False, 0.0
+        self.output = told.with_suffix(".txt")
+        with open(self.output, "ab") as output:
+            self._process = subprocess.Popen(
+                [*PROGRAM, str(told)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                process_group=0, preexec_fn=child_setup(cores),
+            )  # fmt: skip
+
+    def poll(self) -> Ending | None:
+        """Say how it ended, if it has."""
+        code = self._process.poll()
+        if code is None:
+            if self._is_stopping and time.monotonic() > self._kill_at:
+                self._process.kill()
+            return None
+        if self._is_stopping or code in (130, -signal.SIGTERM, -signal.SIGINT):
+            return "interrupted"
+        return "done" if code == 0 else "diverged" if code == DIVERGED else "failed"
+
+    def stop(self) -> None:
+        """Ask it to end in good order."""
+        if not self._is_stopping:
+            self._is_stopping, self._kill_at = True, time.monotonic() + PATIENCE
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._is_stopping = True
+        self._process.kill()
+
+
+@dataclass
+class Plan:
+    """What a member's next slice begins with.
+
+    Attributes
+    ----------
+    begin
+        Steps of its run.
+    parent
+        The checkpoint that it copies first; None: it goes on as it is.
+    """
+
+    begin: int = 0
+    parent: str | None = None
+
+
+class PopulationRuns:
+    """A population whose members are runs.
+
+    Parameters
+    ----------
+    path
+        Its directory, which is made; one that holds the same population goes on.
+    algorithm
+        Name of the algorithm.
+    config
+        Settings that all members share, with those of the population.
+    count
+        Members.
+    cores
+        Of each job.
+    report
+        Is told what happens, in lines.
+
+    Raises
+    ------
+    ConfigError
+        The settings are not legal, or the directory holds another population.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        algorithm: str,
+        config: Config,
+        count: int,
+        cores: Sequence[Sequence[int]],
+        report: Callable[[str], None],
+    ) -> None:
+        if count < 2:
+            raise ConfigError(f"--population {count}: a population of one has nobody to copy: use 4, or 2 at least")
+        assert config.pbt is not None and config.pbt_space is not None
+        tables = tables_of(config.pbt_space)
+        self._config = replace(config, pbt=None, pbt_space=None)
+        self._metric, self._algorithm, self._report = config.pbt_metric, algorithm, report
+        self.path = path
+        self.population = Population(
+            rules_of(config, config.total_steps), population_space(tables, self._config), [{}] * count, config.seed
+        )
+        shared = {name: value for name, value in config.to_json().items() if name != "num_workers"}  # --jobs decides it
+        self._facts = {"algorithm": algorithm, "count": count, "config": {**shared, "pbt_space": tables}}
+        self._names = [str(number) for number in range(count)]
+        self._lineage = Lineage(path / LINEAGE, self._names, report)
+        self._plans = [Plan() for _ in range(count)]
+        self.slice = 0
+        self._jobs = Jobs[Slice](cores)
+        self._todo: list[int] = []
+        self._error = ""
+        path.mkdir(parents=True, exist_ok=True)
+        self._begin()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all members have trained all their steps."""
+        return self._until(self.slice - 1) >= self._config.total_steps
+
+    def run(self) -> None:
+        """Train all slices.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C or SIGTERM came: no process is left, and the same call goes on.
+        BenchError
+            A slice failed.
+        """
+        while not self.is_done:
+            self._todo = list(range(len(self._names)))
+            self._jobs.run(self._start, self._ended, is_over=lambda: bool(self._error), is_left=lambda: False)
+            if self._error:
+                raise BenchError(self._error)
+            if self._jobs.is_interrupted:
+                raise KeyboardInterrupt
+            self._decide()
+
+    def scores(self) -> list[float | None]:
+        """What each member has scored last."""
+        return [self._score(number)[0] for number in range(len(self._names))]
+
+    def member(self, number: int) -> Path:
+        """A member's run."""
+        return self.path / f"member-{number}"
+
+    # -- slices ----------------------------------------------------------------------------------------------------
+
+    def _until(self, index: int) -> int:
+        """Steps that every member has behind a slice."""
+        return min(self._config.total_steps, (index + 1) * self.population.rules.interval)
+
+    def _start(self) -> None:
+        while self._jobs.free and self._todo:
+            number = self._todo.pop(0)
+            settings, plan = self.population.members[number].settings, self._plans[number]
+            run = str(self.member(number))
+            config = {**self._config.to_json(), "run_dir": run, "seed": self._config.seed + number}
+            told = self.path / f"member-{number}.json"
+            what = {
+                "algorithm": self._algorithm, "config": config, "settings": settings, "parent": plan.parent,
+                "begin": plan.begin, "until": self._until(self.slice),
+            }  # fmt: skip
+            write_file_atomically(told, json_bytes(what))
+            self._jobs.add(Slice(number, told, self._jobs.free[0]))
+
+    def _ended(self, job: Slice, ending: Ending) -> None:
+        if ending == "failed" and not self._error:
+            lines = job.output.read_text(errors="replace").strip().splitlines()
+            self._error = f"member {job.member} failed: {lines[-1] if lines else 'it said nothing'} (see {job.output})"
+        elif ending == "diverged":
+            decision = self.population.rescue(job.member, self._until(self.slice - 1) if self.slice else 0)
+            if decision is None:
+                self._error = "all members diverge again and again: narrow the space"
+                return
+            self._carry_out([decision])
+            if not self._steps(job.member):
+                shutil.rmtree(self.member(job.member), ignore_errors=True)
+            self._save()
+            self._todo.append(job.member)
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Rank the members by their last slice, and note what the next one begins with."""
+        until = self._until(self.slice)
+        for number in range(len(self._names)):
+            score, episodes = self._score(number)
+            self.population.forget(number)
+            self.population.hear(number, [] if score is None else [score], episodes=episodes)
+        shown = ", ".join("none" if score is None else f"{score:.4g}" for score in self.scores())
+        self._report(f"slice {self.slice}: {until:,} steps each; scores {shown}")
+        self._plans = [Plan(begin=self._steps(number)) for number in range(len(self._names))]
+        self.slice += 1
+        shutil.rmtree(self.path / HANDED, ignore_errors=True)  # nobody copies them any more
+        if not self.is_done:
+            self._carry_out(self.population.decide([until] * len(self._names)))
+        self._save()
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            child, version = decision.member, None
+            if decision.parent is not None:
+                self._plans[child].parent, version = self._hand_over(decision.parent)
+            self.population.carried_out(decision)
+            self._lineage.write(decision, self._plans[child].begin, version, round(time.time(), 3))
+            what = "goes on" if decision.parent is None else f"copies member {decision.parent}"
+            settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
+            self._report(f"member {child} {what} with {settings}")
+
+    def _hand_over(self, parent: int) -> tuple[str | None, int | None]:
+        """Put a member's newest checkpoint where its next slice leaves it alone."""
+        place = self.path / HANDED / f"member-{parent}"
+        try:
+            newest = resolve_checkpoint(self.member(parent), "latest")
+        except (CheckpointError, RunDirectoryError):
+            return None, None
+        if not place.exists():
+            aside = place.with_suffix(".part")
+            shutil.rmtree(aside, ignore_errors=True)
+            shutil.copytree(newest, aside)
+            aside.rename(place)
+        return str(place), verify_checkpoint(place)["version"]
+
+    def _steps(self, member: int) -> int:
+        """Steps of a member's newest checkpoint."""
+        try:
+            return int(verify_checkpoint(resolve_checkpoint(self.member(member), "latest"))["steps"])
+        except (CheckpointError, RunDirectoryError):
+            return 0
+
+    def _score(self, member: int) -> tuple[float | None, int]:
+        """What the episodes of a member's last slice have scored, and how many there were."""
+        status = read_state(self.member(member))
+        found = status.get("mean_return") if self._metric == RETURN else status.get("metrics", {}).get(self._metric)
+        return found, int(status.get("episodes", 0))
+
+    # -- the directory ---------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        file = self.path / POPULATION
+        if not file.is_file():
+            for number, member in enumerate(self.population.members):
+                self._lineage.start(number, member.settings)
+            self._save()
+            return
+        found: Mapping[str, Any] = json.loads(file.read_text())
+        if differing := [name for name, here in self._facts.items() if found["facts"][name] != here]:
+            raise ConfigError(
+                f"--dir {self.path} holds another population: its {differing[0]} is another. Give another --dir, or "
+                "the same settings"
+            )
+        self.population.restore(found["population"])
+        self.slice = found["slice"]
+        self._plans = [Plan(**plan) for plan in found["plans"]]
+        self._lineage.go_on(found["lines"])
+
+    def _save(self) -> None:
+        found = {
+            "facts": self._facts, "slice": self.slice, "lines": self._lineage.count,
+            "plans": [vars(plan) for plan in self._plans], "population": self.population.state(),
+        }  # fmt: skip
+        write_file_atomically(self.path / POPULATION, json_bytes(found))

@@ -1,0 +1,112 @@
+"""Population-based training over several runs, each an ordinary run directory.
+
+penstock pbt ppo --env LunarLander-v3 --space space.toml [every flag of the algorithm] [--population 4] [--jobs 1]
+             [--dir DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.bench import BenchUsageError
+from penstock.bench.asked import parse
+from penstock.config import Config
+from penstock.runs.jobs import split_cores
+from penstock.search.population import PopulationRuns
+
+_OWN_FLAGS = """flags of the population itself:
+  --space FILE    which settings may change within which bounds: TOML, a table for each (as --pbt-space)
+  --population N  members, each a run (4)
+  --jobs K        members that train at once, each on cores of its own (1)
+  --dir DIR       where the population and its runs are written (runs/pbt-ENV-ALGORITHM); the same command goes on
+  --pbt, --pbt-interval and the other flags of populations are those of training; --total-steps are of each member
+
+"""
+_TOLD_OTHERWISE = {
+    "num_policies": "its members are runs of one policy: use --population, or penstock train for policies of one run",
+    "run_dir": "each member has a directory of its own, in --dir",
+    "target_return": "a member that ends at a target leaves the others without it",
+}
+
+
+def command(args: list[str]) -> bool:
+    """Train a population, and print the best member.
+
+    Raises
+    ------
+    BenchUsageError, ConfigError
+        What is asked for cannot be done.
+    BenchError
+        A member failed.
+    KeyboardInterrupt
+        Ctrl-C or SIGTERM came; no process is left, and the same command goes on.
+    """
+    asked = parse(_with_space(args), own_flags(), _OWN_FLAGS)
+    if asked is None:
+        return True
+    own, config = asked.own, asked.config
+    _check(own, config)
+    try:
+        cores = split_cores(own.jobs)
+    except ValueError as error:
+        raise BenchUsageError(str(error)) from None
+    if config.num_workers is None:
+        config = replace(config, num_workers=min(len(cores[0]), 16))
+    from penstock.algorithms import algorithm_id
+
+    runs = PopulationRuns(_directory(own, config, asked.algorithm.name()), algorithm_id(asked.algorithm), config,
+                          own.population, cores, _say)  # fmt: skip
+    try:
+        runs.run()
+    except KeyboardInterrupt:
+        _say("interrupted: the same command goes on")
+        raise
+    found = [(score, number) for number, score in enumerate(runs.scores()) if score is not None]
+    if found:
+        score, number = max(found)
+        settings = ", ".join(f"{name}={value:.4g}" for name, value in runs.population.members[number].settings.items())
+        _say(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
+    return True
+
+
+def own_flags() -> argparse.ArgumentParser:
+    """The flags that `penstock pbt` has beside those of training."""
+    parser = argparse.ArgumentParser(prog="penstock pbt", add_help=False, allow_abbrev=False)
+    parser.add_argument("--population", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--dir", type=Path)
+    parser.add_argument("--json", type=Path, default=None, help=argparse.SUPPRESS)
+    return parser
+
+
+def _with_space(args: list[str]) -> list[str]:
+    """The arguments with --space as the flag of training that it is, and a rule."""
+    named = [re.sub(r"^--space(?==|$)", "--pbt-space", arg) for arg in args]
+    has_space = any(arg.partition("=")[0] == "--pbt-space" for arg in named)
+    has_rule = any(arg.partition("=")[0] == "--pbt" for arg in named)
+    return [*named, "--pbt", "truncation"] if has_space and not has_rule else named
+
+
+def _check(own: argparse.Namespace, config: Config) -> None:
+    if config.pbt is None:
+        raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that may change")
+    if own.jobs < 1:
+        raise BenchUsageError(f"--jobs {own.jobs} is not legal: 1 or more")
+    for name, why in _TOLD_OTHERWISE.items():
+        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
+        if value != default:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal here: {why}")
+
+
+def _directory(own: argparse.Namespace, config: Config, algorithm: str) -> Path:
+    if own.dir is not None:
+        return Path(own.dir)
+    env = config.env if isinstance(config.env, str) else "env"
+    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"pbt-{env}-{algorithm}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,150 @@
+"""Population-based training over several runs: slices, copies through checkpoints, and going on after a kill."""
+
+import json
+from typing import ClassVar
+
+import pytest
+
+from penstock.algorithms.ppo import PPOConfig
+from penstock.bench import BenchError, BenchUsageError
+from penstock.config import ConfigError
+from penstock.engine import slices
+from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.run_directory import resolve_checkpoint
+from penstock.search import population, population_command
+from penstock.search.population import PopulationRuns
+from tests.comparing import identical
+
+pytestmark = pytest.mark.timeout(90)
+
+SPACE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
+SETTINGS = {
+    "env": "CartPole-v1", "backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 32,
+    "batch_size": 64, "num_epochs": 1, "hidden_sizes": (8,), "eval_interval": 0, "total_steps": 768,
+    "pbt": "truncation", "pbt_space": SPACE, "pbt_interval": 256, "pbt_fraction": 0.5, "pbt_episodes": 2,
+}  # fmt: skip
+
+
+class InThisProcess:
+    """A slice that is trained at once, where it is begun; `killed` says which one ends before it has done anything."""
+
+    killed: ClassVar[set[str]] = set()
+
+    def __init__(self, member, told, cores):
+        self.member, self.cores, self.output = member, cores, told.with_suffix(".txt")
+        content = json.loads(told.read_text())
+        self.output.touch()
+        name = f"{member} until {content['until']}"
+        self.ending = "failed" if name in self.killed else {0: "done", 4: "diverged"}[slices.train_slice(content)]
+
+    def poll(self):
+        return self.ending
+
+    def stop(self):
+        pass
+
+    def kill(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(population, "Slice", InThisProcess)
+    monkeypatch.setattr(population.Jobs, "_noting_signals", _nothing)
+    monkeypatch.setattr("penstock.runs.jobs.PAUSE", 0.0)
+    InThisProcess.killed = set()
+
+
+def _nothing(self):
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def made(path, count=2, **changes):
+    lines: list[str] = []
+    runs = PopulationRuns(path, "ppo", PPOConfig(**{**SETTINGS, **changes}), count, [[0]], lines.append)
+    return runs, lines
+
+
+def lineage_of(path):
+    lines = [json.loads(line) for line in (path / "lineage.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "time"} for line in lines]
+
+
+def test_members_train_in_slices_and_the_worse_copies_the_better(tmp_path):
+    runs, lines = made(tmp_path / "p")
+    runs.run()
+    assert runs.is_done and [line.partition(":")[0] for line in lines if line.startswith("slice")] == [
+        "slice 0", "slice 1", "slice 2"
+    ]  # fmt: skip
+    exploits = [line for line in lineage_of(tmp_path / "p") if line["event"] == "exploit"]
+    assert exploits and all(line["scores"][line["parent"]] > line["scores"][line["policy"]] for line in exploits)
+    for number in range(2):
+        meta = load_checkpoint(resolve_checkpoint(runs.member(number), "latest")).meta
+        assert meta["tuned"] == runs.population.members[number].settings and meta["steps"] >= 768
+
+
+def test_a_slice_begins_with_the_copy_once_and_a_killed_one_begins_with_it_again(tmp_path):
+    def told(until, **changes):
+        config = PPOConfig(**{**SETTINGS, "pbt": None, "pbt_space": None}, run_dir=str(tmp_path / "child")).to_json()
+        settings = {"learning_rate": 2e-3}
+        return {"algorithm": "ppo", "config": config, "settings": settings, "parent": None, "begin": 0, "until": until,
+                **changes}  # fmt: skip
+
+    parent = told(128, settings={"learning_rate": 1e-2})
+    parent["config"] = {**parent["config"], "run_dir": str(tmp_path / "parent"), "seed": 7}
+    assert slices.train_slice(parent) == 0 and slices.train_slice(told(64)) == 0
+    newest = str(resolve_checkpoint(tmp_path / "parent", "latest"))
+    moved = []
+    for until in (64, 128):  # the first slice learns nothing: killed then, its run is of before the copy
+        before = load_checkpoint(resolve_checkpoint(tmp_path / "child", "latest"))
+        assert slices.train_slice(told(until, parent=newest, begin=64)) == 0
+        after = load_checkpoint(resolve_checkpoint(tmp_path / "child", "latest"))
+        moved.append(not identical(before.weights, after.weights))
+    assert moved == [False, True] and after.meta["tuned"] == {"learning_rate": 2e-3}
+    assert slices.train_slice(told(128, parent=newest, begin=64)) == 0  # it has its steps: nothing is copied again
+    assert identical(load_checkpoint(resolve_checkpoint(tmp_path / "child", "latest")).weights, after.weights)
+
+
+def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
+    whole, _ = made(tmp_path / "whole")
+    whole.run()
+    InThisProcess.killed = {"1 until 512"}
+    with pytest.raises(BenchError, match=r"member 1 failed: it said nothing \(see .*member-1.txt\)"):
+        made(tmp_path / "killed")[0].run()
+    InThisProcess.killed = set()
+    (tmp_path / "killed" / "lineage.jsonl").open("a").write('{"what was not')
+    again, lines = made(tmp_path / "killed")
+    assert again.slice == 1
+    again.run()
+    assert lineage_of(tmp_path / "whole") == lineage_of(tmp_path / "killed") and lines
+    for number in range(2):
+        one, other = (
+            load_checkpoint(resolve_checkpoint(runs.member(number), "latest")).weights for runs in (whole, again)
+        )
+        assert identical(one, other)
+
+
+def test_another_population_in_the_same_place_is_refused(tmp_path):
+    made(tmp_path)
+    with pytest.raises(ConfigError, match="holds another population: its config is another"):
+        made(tmp_path, gamma=0.9)
+    with pytest.raises(ConfigError, match="a population of one has nobody to copy"):
+        made(tmp_path / "one", count=1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--space is missing"),
+        (["--space", "s.toml", "--num-policies", "2"], "--num-policies 2 is not legal here"),
+        (["--space", "s.toml", "--target-return", "2"], "--target-return 2.0 is not legal here"),
+        (["--space", "s.toml", "--jobs", "0"], "--jobs 0 is not legal"),
+        (["--space", "nowhere.toml", "--dir", "p"], "the space 'nowhere.toml' cannot be read"),
+    ],
+)
+def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((BenchUsageError, ConfigError), match=message):
+        population_command.command(["ppo", "--env", "CartPole-v1", *flags])
