@@ -9,7 +9,10 @@ LEARNING = "learning"
 _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
     "several agents": {"num_agents", "num_policies", "policies", "team_reward"},
-    "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
+    "machine": {
+        "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "device",
+        "precision",
+    },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",

@@ -15,8 +15,9 @@ AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
 OF_THE_RUN = (
     "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
-    "num_policies", "policies", "inference", "backend", "device", "seed", "total_steps", "max_seconds", "eval_interval",
-    "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval", "keep_checkpoints", "run_dir",
+    "num_policies", "policies", "inference", "backend", "address", "nodes", "device", "seed", "total_steps",
+    "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
+    "keep_checkpoints", "run_dir",
 )  # fmt: skip
 """Settings that all policies of a run share."""
 

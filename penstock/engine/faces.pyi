@@ -40,7 +40,7 @@ class APPO(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -48,7 +48,14 @@ class APPO(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -187,7 +194,9 @@ class APPO(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -274,7 +283,7 @@ class PPO(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -282,7 +291,14 @@ class PPO(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -413,7 +429,9 @@ class PPO(Face):
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -496,7 +514,7 @@ class A2C(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -504,7 +522,14 @@ class A2C(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -629,7 +654,9 @@ class A2C(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -709,7 +736,7 @@ class A3C(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1.
     num_groups
@@ -717,7 +744,14 @@ class A3C(Face):
     inference
         Where actions are chosen: in each rollout worker, either way.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Rollout workers learn on the CPU.
     precision
@@ -817,7 +851,9 @@ class A3C(Face):
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
         inference: Literal["auto", "local"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -885,7 +921,7 @@ class IMPALA(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -893,7 +929,14 @@ class IMPALA(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1036,7 +1079,9 @@ class IMPALA(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1124,7 +1169,7 @@ class IMPACT(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1132,7 +1177,14 @@ class IMPACT(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1243,7 +1295,9 @@ class IMPACT(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1317,7 +1371,7 @@ class CLEAR(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1325,7 +1379,14 @@ class CLEAR(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1472,7 +1533,9 @@ class CLEAR(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1562,7 +1625,7 @@ class LASER(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1570,7 +1633,14 @@ class LASER(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1715,7 +1785,9 @@ class LASER(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1804,7 +1876,7 @@ class PQN(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1812,7 +1884,14 @@ class PQN(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1933,7 +2012,9 @@ class PQN(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2011,7 +2092,7 @@ class DQN(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2019,7 +2100,14 @@ class DQN(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2187,7 +2275,9 @@ class DQN(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2287,7 +2377,7 @@ class Rainbow(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2295,7 +2385,14 @@ class Rainbow(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2463,7 +2560,9 @@ class Rainbow(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2563,7 +2662,7 @@ class ApeX(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2571,7 +2670,14 @@ class ApeX(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2737,7 +2843,9 @@ class ApeX(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2836,7 +2944,7 @@ class R2D2(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2844,7 +2952,14 @@ class R2D2(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3010,7 +3125,9 @@ class R2D2(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3109,7 +3226,7 @@ class DDPG(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3117,7 +3234,14 @@ class DDPG(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3241,7 +3365,9 @@ class DDPG(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3320,7 +3446,7 @@ class TD3(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3328,7 +3454,14 @@ class TD3(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3458,7 +3591,9 @@ class TD3(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3540,7 +3675,7 @@ class SAC(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3548,7 +3683,14 @@ class SAC(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3676,7 +3818,9 @@ class SAC(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3757,7 +3901,7 @@ class TQC(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3765,7 +3909,14 @@ class TQC(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3900,7 +4051,9 @@ class TQC(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3984,7 +4137,7 @@ class CrossQ(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3992,7 +4145,14 @@ class CrossQ(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4126,7 +4286,9 @@ class CrossQ(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4210,7 +4372,7 @@ class ApeXDPG(Face):
         With several agents: policies by name, each with ``agents``, a pattern of those that it plays or several, and
         settings of its own.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -4218,7 +4380,14 @@ class ApeXDPG(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4347,7 +4516,9 @@ class ApeXDPG(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

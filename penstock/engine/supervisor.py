@@ -32,6 +32,7 @@ from penstock.engine.messages import (
     Failed,
     Learned,
     LearnedInWorker,
+    NodeSeen,
     Note,
     Ready,
     Report,
@@ -40,6 +41,7 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
+from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.policies import Policy
 from penstock.engine.roles.device import parts_of
 from penstock.engine.roles.learner import LearningDiverged
@@ -59,6 +61,7 @@ from penstock.play.policy import specs_to_json
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
+BACKENDS: dict[str, Callable[..., Backend]] = {"serial": SerialBackend, "local": LocalBackend, "ray": NodesBackend}
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
 
@@ -98,8 +101,7 @@ class Supervisor:
         self._run_directory = run_directory
         specs = role_specs(policies, env, arena.shape)
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
-        backend = SerialBackend if config.backend == "serial" else LocalBackend
-        self.backend: Backend = backend(arena, specs, self._handle, restarts)
+        self.backend: Backend = BACKENDS[config.backend](arena, specs, self._handle, restarts)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         names = [policy.name for policy in policies]
         algorithm = policies[0].algorithm.name()
@@ -375,6 +377,8 @@ class Supervisor:
                 self._weights_set = True
             case Note(text):
                 self._chronicle.event(text)
+            case NodeSeen(number, status):
+                self.progress.nodes[number] = status
             case Died(story):
                 self.progress.restarts += 1
                 if role == RoleKind.EVALUATOR:

@@ -22,6 +22,7 @@ from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
+from penstock.engine.nodes.backend import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
 from penstock.engine.supervisor import Supervisor
@@ -145,6 +146,8 @@ class Trainer:
             self._set_up(algorithm, config, run, checkpoints)
         except BaseException:
             launcher.discard()
+            if config.backend == "ray":
+                leave_cluster()
             raise
 
     def _set_up(
@@ -156,10 +159,12 @@ class Trainer:
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
-        if config.backend == "local":
-            launcher.prepare()
-        else:
+        if config.backend == "serial":
             launcher.discard()
+        else:
+            launcher.prepare()
+        if config.backend == "ray":
+            config = on_cluster(algorithm, config)
         found = look_at(with_schedules(config))
         self.config, self._env = found.config, found.env
         algorithms = {

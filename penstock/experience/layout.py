@@ -81,6 +81,8 @@ class RunShape:
         The shapes of a run's other policies, whose arenas lie behind this one.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
+    first_worker
+        Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     """
 
     num_workers: int
@@ -98,11 +100,17 @@ class RunShape:
     redistribution_nbytes: int = 0
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
+    first_worker: int = 0
 
     @property
     def num_lanes(self) -> int:
-        """Lanes of the run."""
+        """Lanes of the arena: those of the run, or on one of several nodes the node's."""
         return self.num_workers * self.lanes_per_worker
+
+    @property
+    def first_lane(self) -> int:
+        """Number of its first lane among those of the run."""
+        return self.first_worker * self.lanes_per_worker
 
     @property
     def lanes_per_worker(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -202,6 +202,21 @@ class DataPath:
             By which way weights are published.
         """
         raise NotImplementedError
+
+    # -- other nodes -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def why_at_home(cls) -> str:
+        """Why lanes on other nodes cannot bring this experience; empty: they can."""
+        return "its experience has no way between machines yet"
+
+    def away(self) -> DataPath:
+        """Return this data path as roles of another node have it: without what lies in the home node's memory."""
+        return self
+
+    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Make what is done at home with full slots (int64 ``[K]``) of another node, before they are handed over."""
+        return lambda slots: None
 
     def steps_taken(self, learned: int, asked: int) -> int:
         """Steps by which exploration is scheduled, when so many are learned from and actions for `asked` are asked."""

@@ -116,11 +116,12 @@ class LaneGroup:
     def __init__(
         self, spec: RolloutSpec, arena: ExperienceArena, number: int, clock: Clock, actors: Sequence[Actor]
     ) -> None:
-        first_env = number * arena.shape.envs_per_group
+        first_env = arena.shape.first_worker * arena.shape.num_envs_per_worker + number * arena.shape.envs_per_group
         clock.switch("env")
         self.envs = make_group(
             spec.env, arena.shape.envs_per_group, seed=spec.seed, first_lane=first_env * spec.env.seats,
-            worker_index=spec.worker, incarnation=spec.incarnation, num_threads=spec.num_threads,
+            worker_index=arena.shape.first_worker + spec.worker, incarnation=spec.incarnation,
+            num_threads=spec.num_threads,
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
@@ -181,6 +182,7 @@ class Team:
     ) -> None:
         shape = arena.shape
         first_lane = number * shape.group_size
+        streams = range(shape.first_lane + first_lane, shape.first_lane + first_lane + shape.group_size)
         self._lanes = lanes
         self._number = number
         self._arena = arena
@@ -188,9 +190,8 @@ class Team:
         self._clock = clock
         self.writer = spec.paths[policy].writer(arena, spec.worker, lanes, first_lane, actor, clock)
         self._noise = NoiseStreams(
-            shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
-            seed=spec.seed + policy, incarnation=spec.incarnation,
-        )  # fmt: skip
+            shape.action.noise, shape.action.noise_size, streams, seed=spec.seed + policy, incarnation=spec.incarnation
+        )
         action = arena.columns["action"]
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
 

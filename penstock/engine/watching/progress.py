@@ -24,7 +24,7 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status, mean_of, summed_up
+from penstock.runs.status import REAL_WORK, NodeStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
@@ -155,6 +155,8 @@ class Progress:
         What is reported of each policy.
     last_report
         The moment of a learner's last report; None before the first.
+    nodes
+        Where the nodes of the run stand, by their numbers.
     """
 
     def __init__(
@@ -176,6 +178,7 @@ class Progress:
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
+        self.nodes: dict[int, NodeStatus] = {}
         self._env_steps = None if config.num_agents is None else 0
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
@@ -291,4 +294,5 @@ class Progress:
             limiting_reason=reason,
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
+            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
         )
