@@ -8,6 +8,7 @@ alone would.
 from __future__ import annotations
 
 import copy
+import math
 import secrets
 import sys
 import time
@@ -22,6 +23,7 @@ from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts
 from penstock.engine.messages import Command, Died, Handler, NodeSeen, Note, Report
+from penstock.engine.nodes.choosing import choose, resources_wanted
 from penstock.engine.nodes.home_learner import HomeLearnerRole
 from penstock.engine.nodes.host import About, Heard, HostTask, about_here, differences
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
@@ -36,6 +38,8 @@ from penstock.runs.status import NodeStatus
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
 
+CONNECT_SECONDS = 60.0  # what a node has to make its roles and connect
+RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
 LONGEST_BACK_OFF = 10.0  # seconds before a node that was lost again and again is tried again
 RATE_SECONDS = 5.0  # rates are of the last seconds
@@ -56,6 +60,8 @@ class Node:
         Whether that has been told its roles.
     incarnation
         Hosts that have stood for it.
+    connected_by
+        Until when (monotonic seconds) it is to be connected.
     faults, not_before
         How often it was lost, and before when (monotonic seconds) it is not tried again.
     status
@@ -67,6 +73,7 @@ class Node:
     host: Hosted | None = None
     has_begun: bool = False
     incarnation: int = 0
+    connected_by: float = 0.0
     faults: int = 0
     not_before: float = 0.0
     status: NodeStatus = field(default_factory=NodeStatus)
@@ -110,7 +117,7 @@ class NodesBackend:
         self._learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
         self._config: Config = self._learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
-        self._nodes = [Node(n, resource) for n, resource in enumerate(cluster.resources_wanted(self._config))]
+        self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
         self._cores = arena.shape.num_workers // len(self._nodes)
         self._next_look = 0.0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
@@ -183,7 +190,7 @@ class NodesBackend:
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
         wanted = [node.resource for node in empty]
-        found = self._cluster.choose(self._connection.machines(), wanted, self._cores, taken)
+        found = choose(self._connection.machines(), wanted, self._cores, taken)
         for place, machine in found.items():
             node = empty[place]
             node.host = self._cluster.Hosted(machine, self._cores, node.resource)
@@ -219,7 +226,10 @@ class NodesBackend:
                     raise self._cluster.NodeLost(str(error)) from error
                 node.host.begin(self._task(node))
                 node.has_begun = True
+                node.connected_by = time.monotonic() + CONNECT_SECONDS
             return
+        if time.monotonic() > node.connected_by:
+            raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
         if (heard := node.host.heard()) is not None:
             self._hear(node, heard)
 
@@ -258,6 +268,10 @@ class NodesBackend:
 
     def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
         now, seen = time.monotonic(), node.seen
+        if status.is_there:
+            node.connected_by = math.inf
+        elif node.connected_by == math.inf:
+            node.connected_by = now + RECONNECT_SECONDS
         seen.append((now, status.steps, status.nbytes))
         while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
             seen.popleft()

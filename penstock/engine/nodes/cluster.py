@@ -10,8 +10,8 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -19,10 +19,13 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
+from penstock.engine.nodes.choosing import Machine, choose, resources_wanted
 from penstock.engine.nodes.host import About, Heard, NodeHost
+from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
+KNOCK_SECONDS = 5.0  # what the head node has to answer
 BEGIN_SECONDS = 60.0  # what a host has to begin
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 LOOPBACK = "127.0.0.1"
@@ -32,19 +35,6 @@ SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not
 
 class NodeLost(RuntimeError):
     """A host is gone, or does not answer."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A node of the cluster, as Ray sees it."""
-
-    id: str
-    host: str
-    cores: int
-    resources: Collection[str]
-
-    def __str__(self) -> str:
-        return f"{self.host} ({self.cores} cores)"
 
 
 _cluster: Cluster | None = None
@@ -93,46 +83,6 @@ def settle(config: Config) -> Config:
     return config
 
 
-def resources_wanted(config: Config) -> list[str | None]:
-    """The resource that each node of a run must have; None where any node will do."""
-    if isinstance(config.nodes, dict):
-        return [name for name, count in config.nodes.items() for _ in range(count)]
-    return [None] * config.num_nodes
-
-
-def choose(
-    machines: Sequence[Machine], wanted: Sequence[str | None], cores: int, taken: Collection[str] = ()
-) -> dict[int, Machine]:
-    """Find a machine for each that is wanted, each for one of them.
-
-    Parameters
-    ----------
-    machines
-        Those there are.
-    wanted
-        The resource that each must have; None: any.
-    cores
-        The cores that each must have.
-    taken
-        Ids of those that are not to be chosen.
-
-    Returns
-    -------
-    dict of int to Machine
-        By the place in `wanted`; those for which there is none are missing.
-    """
-    left = [machine for machine in machines if machine.id not in taken and machine.cores >= cores]
-    chosen: dict[int, Machine] = {}
-    # Who asks for a resource chooses first.
-    for place in sorted(range(len(wanted)), key=lambda place: wanted[place] is None):
-        name = wanted[place]
-        machine = next((m for m in left if name is None or name in m.resources), None)
-        if machine is not None:
-            left.remove(machine)
-            chosen[place] = machine
-    return chosen
-
-
 class Cluster:
     """The connection to Ray.
 
@@ -162,8 +112,9 @@ class Cluster:
                     include_dashboard=False, **quiet,
                 )  # fmt: skip
             else:
+                _knock_at(config.address)
                 ray.init(address=config.address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={config.address!r}: there is no Ray cluster to connect to ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
@@ -174,7 +125,7 @@ class Cluster:
         found = [
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
-                frozenset(name for name in node["Resources"] if ":" not in name) - {"CPU", "memory", "GPU"},
+                frozenset(name for name in node["Resources"] if ":" not in name) - {"CPU", "memory", "object_store_memory"},
             )
             for node in ray.nodes()
             if node["Alive"]
@@ -183,11 +134,7 @@ class Cluster:
 
     def free_address(self) -> tuple[str, int]:
         """Address of this machine, as nodes see it, and a port that is free."""
-        ip = LOOPBACK if self._is_of_this_machine else ray.util.get_node_ip_address()
-        with socket.socket() as probe:
-            probe.bind((ip, 0))
-            port: int = probe.getsockname()[1]
-            return ip, port
+        return free_address(LOOPBACK if self._is_of_this_machine else ray.util.get_node_ip_address())
 
     def close(self) -> None:
         """End the connection; a cluster that was started for the run ends with it."""
@@ -237,7 +184,7 @@ class Hosted:
         except GetTimeoutError:
             raise NodeLost(f"no host began there in {patience:.0f} s: other programs may have its cores") from None
         except RayError as error:
-            raise NodeLost(_last_line(error)) from error
+            raise NodeLost(_briefly(error)) from error
         return found
 
     def is_begun(self) -> bool:
@@ -269,7 +216,7 @@ class Hosted:
                 return None
             answer: Heard | None = ray.get(self._answer)
         except RayError as error:
-            raise NodeLost(_last_line(error)) from error
+            raise NodeLost(_briefly(error)) from error
         self._has_begun = True
         self._answer = self._actor.hear.remote()
         self._asked_at = time.monotonic()
@@ -293,6 +240,13 @@ class Hosted:
         return found
 
 
+def _knock_at(address: str) -> None:
+    """Raise OSError where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+
+
 def _in_words(resources: Collection[str]) -> str:
     return f" with {', '.join(sorted(resources))}" if resources else ""
 
@@ -301,6 +255,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _last_line(error: BaseException) -> str:
+def _briefly(error: BaseException) -> str:
+    """The last line of what Ray says, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

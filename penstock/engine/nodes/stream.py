@@ -136,6 +136,14 @@ def welcome(connection: socket.socket, token: bytes, run: int) -> tuple[Stream, 
     return stream, frame, who
 
 
+def free_address(ip: str) -> tuple[str, int]:
+    """This address, and a port of it that is free."""
+    with socket.socket() as probe:
+        probe.bind((ip, 0))
+        port: int = probe.getsockname()[1]
+        return ip, port
+
+
 def _proof(token: bytes, nonce: bytes | bytearray, hello: Frame, text: bytes) -> bytes:
     said = b"%s|%d|%d|%s" % (bytes(nonce), hello.run, hello.incarnation, text)
     return hmac.new(token, said, hashlib.sha256).digest()
