@@ -51,7 +51,7 @@ def made(config_class=APPOConfig, **settings):
 def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones():
     message = refusal(num_env_per_worker=4)
     assert "unknown setting 'num_env_per_worker'; did you mean 'num_envs_per_worker'?" in message
-    assert "(legal: activation, advantage_estimator, backend, batch_size, " in message
+    assert "(legal: activation, address, advantage_estimator, backend, batch_size, " in message
     assert "did you mean" not in refusal(xyzzy=1)
 
 

@@ -12,6 +12,7 @@ from penstock.algorithms import ALGORITHMS, load_algorithm, rudder
 from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
+from penstock.engine.watching.chronicle import OF_A_NODE
 from penstock.runs.status import Status
 from tests.places import DOCS
 
@@ -23,7 +24,8 @@ SEGMENTS = set(LOADED) - REPLAY
 GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environments alone
 REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *rudder.TOLD)}  # with rewards="rudder" alone
-OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *TOLD, *REDISTRIBUTION}
+NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
+OPEN = {"time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *TOLD, *REDISTRIBUTION, *NODES}
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,

@@ -88,13 +88,14 @@ def made_at_home_only():
 
 
 def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):
-    with Trainer(APPO, **{**on_nodes, "env": made_at_home_only}, total_steps=1_000) as trainer:
-        with pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
-            trainer.train(quiet=True)
+    trainer = Trainer(APPO, **{**on_nodes, "env": made_at_home_only}, total_steps=1_000)
+    with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
+        trainer.train(quiet=True)
 
 
 def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
-    with pytest.raises(ConfigError, match=r"asks for 3 nodes with 1 cores, for num_workers=1; the cluster at .* has .* \(1 cores\) with left"):
+    there = r"the cluster at .* has .* \(1 cores\) with left"
+    with pytest.raises(ConfigError, match=f"asks for 3 nodes with 1 cores, for num_workers=1; {there}"):
         Trainer(APPO, **{**on_nodes, "nodes": 3})
     with pytest.raises(ConfigError, match=r"asks for 1 nodes with 4 cores, for num_workers=4; the cluster"):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "num_workers": 4})

@@ -28,6 +28,7 @@ STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothi
 KNOCK_SECONDS = 5.0  # what the head node has to answer
 BEGIN_SECONDS = 60.0  # what a host has to begin
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
+OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 16  # of a node, where nothing else is asked for
 SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
@@ -116,7 +117,7 @@ class Cluster:
                 ray.init(address=config.address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"address={config.address!r}: there is no Ray cluster to connect to ({_first_line(error)}); start one "
+                f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
 
@@ -125,7 +126,7 @@ class Cluster:
         found = [
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
-                frozenset(name for name in node["Resources"] if ":" not in name) - {"CPU", "memory", "object_store_memory"},
+                frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
             )
             for node in ray.nodes()
             if node["Alive"]
