@@ -37,7 +37,7 @@ class Ends:
     def connect(self, incarnation: int) -> None:
         self.node = ExperienceArena.create(run_shape(first_worker=1, segments_per_batch=4, **self.numbers))
         keep_all_slots(self.node)
-        self.sender = Sender(self.node, Home(self.address, TOKEN, RUN, 1, incarnation))
+        self.sender = Sender(self.node, Home(self.address, TOKEN, RUN, 1, incarnation), SegmentPath())
 
     def until(self, is_done) -> None:
         end = time.monotonic() + 10
@@ -196,7 +196,7 @@ def test_a_host_that_was_replaced_is_not_let_in_again(ends):
     before = e.sender
     e.connect(3)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-    late = Sender(ExperienceArena.create(e.node.shape), Home(e.address, TOKEN, RUN, 1, 2))
+    late = Sender(ExperienceArena.create(e.node.shape), Home(e.address, TOKEN, RUN, 1, 2), SegmentPath())
     with pytest.raises(ConnectionError, match="the connection to the home node is lost"):
         e.until(late.poll)
     with pytest.raises(ConnectionError, match="the connection to the home node is lost"):

@@ -300,7 +300,7 @@ class NodesBackend:
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
             specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
-        specs += [SenderRole(home, policy) for policy in range(len(shapes))]
+        specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
         task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._config.on_env_error == "restart"))
         return task
 

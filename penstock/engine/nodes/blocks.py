@@ -33,7 +33,9 @@ class Kind(IntEnum):
     CONTROL = auto()
     """Words by which the run is steered, int64: to a node."""
     GRANT = auto()
-    """What more a node may send: numbers of slots, int64, or how many steps."""
+    """What more a node may fill: numbers of slots, int64; or an entry for each step that it may take: to a node."""
+    TAKEN = auto()
+    """How many of the steps that were granted are taken: from a node."""
 
 
 class StreamError(ConnectionError):

@@ -12,7 +12,7 @@ import platform
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cloudpickle
 import numpy as np
@@ -21,8 +21,8 @@ from penstock.engine.backends import launcher
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Failed, Note, Report
-from penstock.engine.nodes.sender import SENDER, keep_all_slots
-from penstock.engine.roles.specs import RoleSpec
+from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
+from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -117,10 +117,11 @@ class NodeHost:
         told: HostTask = cloudpickle.loads(task)
         self._arena = ExperienceArena.create(told.shape)
         keep_all_slots(self._arena)
-        self._names = [spec.name for spec in told.specs if not spec.name.startswith(SENDER)]
-        self._hangs = HangWatch(told.specs, self._arena)
+        specs = settled(told.specs, self._arena)
+        self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
+        self._hangs = HangWatch(specs, self._arena)
         restarts = Restarts(told.forgives_environments)
-        self._backend = LocalBackend(self._arena, told.specs, self._take, restarts)
+        self._backend = LocalBackend(self._arena, specs, self._take, restarts)
         self._backend.start()
 
     def hear(self) -> Heard:
@@ -151,3 +152,16 @@ class NodeHost:
             self._failure = str(report.error or report.text)
         else:
             self._reports.append((role, report))
+
+
+def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:
+    """Roles with the data paths that they share on this node, made of what has travelled here."""
+    rollouts = [spec.rollout for spec in specs if isinstance(spec, RolloutRole)]
+    paths = tuple(path.there(arena.policies[number]) for number, path in enumerate(rollouts[0].paths))
+    there: list[RoleSpec] = []
+    for spec in specs:
+        if isinstance(spec, RolloutRole):
+            there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
+        elif isinstance(spec, PolicyRole | SenderRole):
+            there.append(replace(spec, path=paths[spec.policy]))
+    return there

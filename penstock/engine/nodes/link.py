@@ -289,7 +289,7 @@ class Link:
     def _take(self) -> None:
         while not self._is_over:
             frame = self._stream.receive()
-            if frame.kind is Kind.BLOCK:
+            if frame.kind in (Kind.BLOCK, Kind.TAKEN):
                 self._seat.take(self._stream, frame, self._sequence)
             elif frame.kind is not Kind.ALIVE:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")

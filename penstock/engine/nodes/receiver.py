@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.messages import Command, NodeSeen, Note, Tell, unknown
 from penstock.engine.nodes.link import Link, Seat
+from penstock.engine.nodes.steps import StepSeat
 from penstock.engine.nodes.stream import welcome
 from penstock.engine.roles.specs import Role
 from penstock.experience.arena import ExperienceArena
@@ -79,8 +80,9 @@ class Receiver:
         self.bell = arena.rollout_bells[0]  # rung whenever the learner has given slots back
         self._spec = spec
         self._report = report
+        kinds: dict[str, type[Seat]] = {"segments": Seat, "steps": StepSeat}
         self._seats = [
-            [Seat(node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
+            [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
             for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
         ]
         self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone

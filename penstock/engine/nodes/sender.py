@@ -10,16 +10,19 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from penstock.engine.messages import Command, Tell, unknown
-from penstock.engine.nodes.blocks import Frame, Kind, StreamError, array_views, nbytes_of, views_of
+from penstock.engine.nodes.blocks import Frame, Kind, StreamError, Views, array_views, nbytes_of, views_of
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, connect
 from penstock.engine.roles.specs import Role
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState
+
+if TYPE_CHECKING:
+    from penstock.engine.paths import DataPath
 
 SENDER = "sender"
 READER = 0xFFFF  # owner of slots in state READING
@@ -53,6 +56,7 @@ class SenderRole:
     """The sender of one policy."""
 
     home: Home
+    path: DataPath
     policy: int = 0
     num_threads: int = 1
     is_vital: ClassVar[bool] = True
@@ -64,7 +68,10 @@ class SenderRole:
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Connect home."""
-        return Sender(arena.policies[self.policy], self.home)
+        from penstock.engine.nodes.steps import StepSender
+
+        make = StepSender if self.path.travels == "steps" else Sender
+        return make(arena.policies[self.policy], self.home, self.path)
 
 
 def keep_all_slots(arena: ExperienceArena) -> None:
@@ -83,9 +90,11 @@ class Sender:
         The policy's arena on the node.
     home
         Where it goes.
+    path
+        The way of its experience, as it is on the node.
     """
 
-    def __init__(self, arena: ExperienceArena, home: Home) -> None:
+    def __init__(self, arena: ExperienceArena, home: Home, path: DataPath) -> None:
         self.bell = arena.learner_bell
         self._arena = arena
         self._home = home
@@ -107,16 +116,13 @@ class Sender:
         """
         if self._failure is not None:
             raise ConnectionError(f"the connection to the home node is lost: {self._failure}") from self._failure
-        hints = self._arena.full.pop_many(self._arena.shape.num_slots)
-        slots = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
-        if len(slots):
-            self._send(np.sort(slots))
-        elif time.monotonic() >= self._next_sign:
-            self._stream.send(self._frame(Kind.ALIVE))
-        else:
-            return False
-        self._next_sign = time.monotonic() + ALIVE_INTERVAL
-        return bool(len(slots))
+        has_sent = self._send_what_is_there()
+        now = time.monotonic()
+        if has_sent or now >= self._next_sign:
+            self._next_sign = now + ALIVE_INTERVAL
+            if not has_sent:
+                self._stream.send(self._frame(Kind.ALIVE))
+        return has_sent
 
     def handle(self, command: Command) -> None:
         """Take a command of the host; a sender knows none."""
@@ -127,14 +133,23 @@ class Sender:
         self._stream.close()
         self._thread.join()
 
+    def _send_what_is_there(self) -> bool:
+        hints = self._arena.full.pop_many(self._arena.shape.num_slots)
+        slots = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
+        if len(slots):
+            self._send(np.sort(slots))
+        return bool(len(slots))
+
     def _send(self, slots: np.ndarray) -> None:
         arena = self._arena
         table = np.stack([slots, arena.slot_epoch[slots], arena.slot_number[slots]], axis=1)
         views = array_views(table, arena.slot_memory[slots])
         views += views_of(arena.columns.values(), arena.shape.num_slots, slots)
+        self._send_block(len(slots), views)
+
+    def _send_block(self, count: int, views: Views) -> None:
         self._number += 1
-        block = self._frame(Kind.BLOCK, number=self._number, count=len(slots), nbytes=nbytes_of(views))
-        self._stream.send(block, views)
+        self._stream.send(self._frame(Kind.BLOCK, number=self._number, count=count, nbytes=nbytes_of(views)), views)
 
     def _frame(self, kind: Kind, **facts: Any) -> Frame:
         arena = self._arena
@@ -164,8 +179,10 @@ class Sender:
             arena.control[list(CONTROLS)] = words
             arena.ring_rollout_workers()
         elif frame.kind is Kind.GRANT:
-            slots = np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64)
-            arena.slots.claim(slots, SlotState.READING, SlotState.FREE, 0)
+            self._take_grant(np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64))
             arena.ring_rollout_workers()
         elif frame.kind is not Kind.ALIVE:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
+
+    def _take_grant(self, numbers: np.ndarray) -> None:
+        self._arena.slots.claim(numbers, SlotState.READING, SlotState.FREE, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -210,8 +210,15 @@ class DataPath:
         """Why lanes on other nodes cannot bring this experience; empty: they can."""
         return "its experience has no way between machines yet"
 
+    travels: ClassVar[Literal["segments", "steps"]] = "segments"
+    """What of it travels from another node to home."""
+
     def away(self) -> DataPath:
-        """Return this data path as roles of another node have it: without what lies in the home node's memory."""
+        """Return what of this data path travels to another node: all but what lies in the home node's memory."""
+        return self
+
+    def there(self, arena: ExperienceArena) -> DataPath:
+        """Return what has travelled to a node, as its roles have it, with what they share."""
         return self
 
     def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
