@@ -100,7 +100,9 @@ class OutboxReader:
             return None
         found, is_there = self._calls.read(rows[is_new], ids[is_new])
         self._num_read += int(is_new.sum())
-        if not is_there.all() or ids[-1] + 1 - self._num_read >= self._calls.capacity:
+        written = int(ids[-1]) + 1
+        under_way = min(written, self._calls.capacity) - len(ids)  # begun by another writer, and not finished yet
+        if not is_there.all() or self._num_read + under_way < written:
             raise RuntimeError("steps were overwritten before they were sent home: the sender is too slow")
         return {name: np.ascontiguousarray(found[name]) for name in self._calls.fields}
 
