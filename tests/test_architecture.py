@@ -142,12 +142,19 @@ def test_no_helper_is_written_twice():
         ("penstock.experience", {"torch", "gymnasium"}),
         ("penstock.engine.roles.rollout_worker", {"torch"}),
         ("penstock.engine.backends.launcher", {"torch"}),
+        ("penstock.engine.trainer", {"ray"}),
     ],
 )
 def test_importing_it_leaves_out_what_it_does_not_need_at_once(module, stays_out):
     loaded = f"import sys, {module}; print(*(set({sorted(stays_out)!r}) & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == []
+
+
+def test_one_file_alone_knows_ray():
+    imports = {m: {name.split(".")[0] for name in imported_modules(ast.parse(m.read_text()))} for m in MODULES}
+    knows = [module.relative_to(HOUSE).as_posix() for module in MODULES if "ray" in imports[module]]
+    assert knows == ["engine/nodes/cluster.py"]
 
 
 def test_there_is_no_lumber_room():

@@ -51,7 +51,7 @@ def made(config_class=APPOConfig, **settings):
 def test_an_unknown_setting_is_refused_with_the_closest_name_and_all_legal_ones():
     message = refusal(num_env_per_worker=4)
     assert "unknown setting 'num_env_per_worker'; did you mean 'num_envs_per_worker'?" in message
-    assert "(legal: activation, adam_beta1, adam_beta2, adam_eps, advantage_estimator, backend, " in message
+    assert "(legal: activation, adam_beta1, adam_beta2, adam_eps, address, advantage_estimator, backend, " in message
     assert "did you mean" not in refusal(xyzzy=1)
 
 
@@ -182,7 +182,7 @@ def test_a_value_of_the_wrong_type_is_refused(settings, legal):
         ({"memory": "grue"}, "memory='grue' is not legal; did you mean 'gru'?: memory must be one of 'none'"),
         ({"inference": "centre"}, "did you mean 'central'?"),
         ({"precision": "float16"}, "precision must be one of 'auto', 'float32', 'bfloat16'"),
-        ({"backend": "ray"}, "backend must be one of 'local', 'serial'"),
+        ({"backend": "rai"}, "backend must be one of 'local', 'serial', 'ray'"),
         ({"vectorize": 1}, "vectorize must be one of 'make', 'vector', found int"),
         ({"on_env_error": "ignore"}, "on_env_error must be one of 'stop', 'restart'"),
         ({"learning_rate_schedule": "Linear"}, "did you mean 'linear'?"),
@@ -397,11 +397,11 @@ def test_the_closest_name_is_offered_only_where_one_is_close():
 
 MAY_CHANGE = """
     env env_kwargs vectorize team_reward on_env_error num_workers num_envs_per_worker num_groups inference backend
-    device precision seed learning_rate learning_rate_schedule total_steps max_seconds target_return eval_interval
-    eval_episodes eval_max_steps checkpoint_interval keep_checkpoints batch_size segment_length max_grad_norm
-    entropy_coef entropy_coef_final value_coef max_policy_lag num_epochs gae_lambda normalize_advantages clip_range
-    target_kl value_clip_range num_minibatches advantage_estimator rho_bar c_bar rho_pg_bar vtrace_lambda reduction
-    rmsprop_decay rmsprop_eps rmsprop_eps_inside entropy_spread learning_starts updates_per_step ratio_slack
+    address nodes device precision seed learning_rate learning_rate_schedule total_steps max_seconds target_return
+    eval_interval eval_episodes eval_max_steps checkpoint_interval keep_checkpoints batch_size segment_length
+    max_grad_norm entropy_coef entropy_coef_final value_coef max_policy_lag num_epochs gae_lambda normalize_advantages
+    clip_range target_kl value_clip_range num_minibatches advantage_estimator rho_bar c_bar rho_pg_bar vtrace_lambda
+    reduction rmsprop_decay rmsprop_eps rmsprop_eps_inside entropy_spread learning_starts updates_per_step ratio_slack
     publish_interval save_replay optimizer_eps double priority_beta priority_beta_final target_period exploration
     exploration_final exploration_steps exploration_exponent actor_learning_rate tau exploration_noise target_noise
     target_noise_clip policy_delay alpha target_entropy replay policy_cloning_coef value_cloning_coef trust_region

@@ -12,6 +12,7 @@ from penstock.algorithms import ALGORITHMS, load_algorithm, rudder
 from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
+from penstock.engine.watching.chronicle import OF_A_NODE
 from penstock.runs.status import Status
 from tests.places import DOCS
 
@@ -28,8 +29,9 @@ OPPONENTS = {  # of games against opponents alone
     *(f"against/NAME/{name}" for name in ("wins", "draws", "losses", "mean_return")),
 }
 SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
+NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
 OPEN = {
-    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS
+    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES
 }  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {

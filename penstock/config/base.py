@@ -84,15 +84,22 @@ class Config(PopulationConfig):
     """Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true."""
 
     num_workers: int | None = None
-    """Rollout workers; None: one per core, at most 16."""
+    """Rollout workers, with backend="ray" of each node; None: one per core, at most 16."""
     num_envs_per_worker: int = 16
     """Environments per rollout worker: its lanes, where each has one agent."""
     num_groups: int | None = None
     """Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local."""
     inference: Literal["auto", "local", "central"] = "auto"
     """Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them."""
-    backend: Literal["local", "serial"] = "local"
-    """"local": one process per role; "serial": everything in this process, reproducible bit for bit."""
+    backend: Literal["local", "serial", "ray"] = "local"
+    """"local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+    stepped by the nodes of a Ray cluster."""
+    address: str | None = None
+    """With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+    the run."""
+    nodes: int | Literal["all"] | dict[str, int] = 1
+    """With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+    resource of Ray's, by its name."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -189,18 +196,42 @@ class Config(PopulationConfig):
         require(not is_of_others, "encoder", self.encoder, "the name of an encoder, or your own")
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
+        self._validate_nodes()
         if self.num_groups is not None and self.num_envs_per_worker % self.num_groups:
             raise ConfigError(
                 f"num_envs_per_worker={self.num_envs_per_worker} cannot be split into num_groups={self.num_groups} "
                 f"groups: use a multiple of {self.num_groups}, or num_groups=1"
             )
 
+    def _validate_nodes(self) -> None:
+        counts = self.nodes.values() if isinstance(self.nodes, dict) else [self.nodes]
+        is_legal = bool(counts) and all(n == "all" or (type(n) is int and n > 0) for n in counts)
+        legal = 'a number of nodes, "all", or such as {"sampler": 2}: how many have a resource, by its name'
+        require(is_legal, "nodes", self.nodes, legal)
+        if self.backend != "ray" and (self.nodes != 1 or self.address is not None):
+            given = f"nodes={self.nodes!r}" if self.nodes != 1 else f"address={self.address!r}"
+            raise ConfigError(
+                f'{given} is for backend="ray", found backend="{self.backend}", which runs on this machine alone: use '
+                'backend="ray", or leave it out'
+            )
+
     @property
-    def workers(self) -> int:
-        """Number of rollout workers, resolved for this machine: one for each core, at most 16."""
+    def num_nodes(self) -> int:
+        """Nodes that step lanes; with "all" they are counted when the run begins, and are 1 until then."""
+        nodes = sum(self.nodes.values()) if isinstance(self.nodes, dict) else self.nodes
+        return nodes if isinstance(nodes, int) else 1
+
+    @property
+    def workers_per_node(self) -> int:
+        """Rollout workers of each node, resolved for this machine: one for each core, at most 16."""
         from penstock.ipc import whole_cores  # here, because settings are read without anything native
 
         return self.num_workers or min(whole_cores(), 16)
+
+    @property
+    def workers(self) -> int:
+        """Rollout workers of the run."""
+        return self.workers_per_node * self.num_nodes
 
     @property
     def lanes_per_worker(self) -> int:
@@ -219,10 +250,9 @@ class Config(PopulationConfig):
         agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
         guests = guest_games(self) * ((self.num_agents or 1) - 1)
         agents += f", less {guests} guests in each" if guests else ""
-        return (
-            f"{self.num_lanes} lanes (num_workers={self.workers} x num_envs_per_worker={self.num_envs_per_worker}"
-            f"{agents})"
-        )
+        nodes = "" if self.num_nodes == 1 else f"nodes={self.num_nodes} x "
+        each = f"num_envs_per_worker={self.num_envs_per_worker}{agents}"
+        return f"{self.num_lanes} lanes ({nodes}num_workers={self.workers_per_node} x {each})"
 
     @classmethod
     def fixed_settings(cls) -> dict[str, str]:

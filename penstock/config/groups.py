@@ -15,7 +15,10 @@ _GROUPS = {
     "population": {
         "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     },
-    "machine": {"num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "device", "precision"},
+    "machine": {
+        "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "device",
+        "precision",
+    },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",

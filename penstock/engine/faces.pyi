@@ -76,7 +76,7 @@ class APPO(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -84,7 +84,14 @@ class APPO(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -243,7 +250,9 @@ class APPO(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -369,7 +378,7 @@ class PPO(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -377,7 +386,14 @@ class PPO(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -528,7 +544,9 @@ class PPO(Face):
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -650,7 +668,7 @@ class A2C(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -658,7 +676,14 @@ class A2C(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -797,7 +822,9 @@ class A2C(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -913,7 +940,7 @@ class A3C(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1.
     num_groups
@@ -921,7 +948,14 @@ class A3C(Face):
     inference
         Where actions are chosen: in each rollout worker, either way.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Rollout workers learn on the CPU.
     precision
@@ -1035,7 +1069,9 @@ class A3C(Face):
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
         inference: Literal["auto", "local"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1139,7 +1175,7 @@ class IMPALA(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1147,7 +1183,14 @@ class IMPALA(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1304,7 +1347,9 @@ class IMPALA(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1428,7 +1473,7 @@ class IMPACT(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1436,7 +1481,14 @@ class IMPACT(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1567,7 +1619,9 @@ class IMPACT(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1680,7 +1734,7 @@ class CLEAR(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1688,7 +1742,14 @@ class CLEAR(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1849,7 +1910,9 @@ class CLEAR(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1975,7 +2038,7 @@ class LASER(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -1983,7 +2046,14 @@ class LASER(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2142,7 +2212,9 @@ class LASER(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2267,7 +2339,7 @@ class PQN(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker: its lanes, where each has one agent.
     num_groups
@@ -2275,7 +2347,14 @@ class PQN(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2410,7 +2489,9 @@ class PQN(Face):
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2524,7 +2605,7 @@ class DQN(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2532,7 +2613,14 @@ class DQN(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2714,7 +2802,9 @@ class DQN(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2850,7 +2940,7 @@ class Rainbow(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -2858,7 +2948,14 @@ class Rainbow(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3040,7 +3137,9 @@ class Rainbow(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3176,7 +3275,7 @@ class ApeX(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3184,7 +3283,14 @@ class ApeX(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3364,7 +3470,9 @@ class ApeX(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3499,7 +3607,7 @@ class R2D2(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3507,7 +3615,14 @@ class R2D2(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3687,7 +3802,9 @@ class R2D2(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3822,7 +3939,7 @@ class DDPG(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -3830,7 +3947,14 @@ class DDPG(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3968,7 +4092,9 @@ class DDPG(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4083,7 +4209,7 @@ class TD3(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -4091,7 +4217,14 @@ class TD3(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4235,7 +4368,9 @@ class TD3(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4353,7 +4488,7 @@ class SAC(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -4361,7 +4496,14 @@ class SAC(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4503,7 +4645,9 @@ class SAC(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4620,7 +4764,7 @@ class TQC(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -4628,7 +4772,14 @@ class TQC(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4777,7 +4928,9 @@ class TQC(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4897,7 +5050,7 @@ class CrossQ(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -4905,7 +5058,14 @@ class CrossQ(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5053,7 +5213,9 @@ class CrossQ(Face):
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5173,7 +5335,7 @@ class ApeXDPG(Face):
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
     num_workers
-        Rollout workers; None: one per core, at most 16.
+        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
         Environments per rollout worker.
     num_groups
@@ -5181,7 +5343,14 @@ class ApeXDPG(Face):
     inference
         Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit.
+        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
+        stepped by the nodes of a Ray cluster.
+    address
+        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        the run.
+    nodes
+        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
+        resource of Ray's, by its name.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5324,7 +5493,9 @@ class ApeXDPG(Face):
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
-        backend: Literal["local", "serial"] = "local",
+        backend: Literal["local", "serial", "ray"] = "local",
+        address: str | None = None,
+        nodes: int | Literal["all"] | dict[str, int] = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

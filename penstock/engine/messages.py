@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.play.evaluation import Evaluation
+    from penstock.runs.status import NodeStatus
     from penstock.runs.store import CheckpointStore
 
 
@@ -196,6 +197,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class NodeSeen:
+    """Where a node of the run stands; the first is 0."""
+
+    number: int
+    status: NodeStatus
+
+
+@dataclass(frozen=True)
 class Ready:
     """A role is made, environments and all."""
 
@@ -241,7 +250,7 @@ class Of:
 
 Report = (
     Of | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
-    | ContentsSaved | WeightsSet | Copied | Diverged | Note | Ready | Failed | Died
+    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodeSeen | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """What a role is given to report by."""

@@ -107,6 +107,8 @@ def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
     """Whether a policy worker infers; "auto": on a GPU, and on a CPU whoever steps the lanes does."""
     if data_path(algorithm).workers_learn:
         return False
+    if inference == "auto" and algorithm.config.backend == "ray":
+        return False  # the learner's device is not the nodes'
     if inference == "auto":
         return torch.device(algorithm.config.device).type != "cpu"
     return inference == "central"
@@ -121,6 +123,9 @@ def share_threads(config: Config, num_workers: int, is_central: bool, num_polici
     """Threads of each policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
+    if config.backend == "ray":  # of rollout workers there are some at home where the cluster is of this machine alone
+        here = config.workers_per_node if config.address is None else 0
+        return 1, max(1, (whole_cores() - here - 1) // num_policies)
     left = (whole_cores() - num_workers - 1) // num_policies  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0

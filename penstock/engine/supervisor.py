@@ -35,6 +35,7 @@ from penstock.engine.messages import (
     Failed,
     Learned,
     LearnedInWorker,
+    NodeSeen,
     Note,
     Of,
     Ready,
@@ -44,6 +45,7 @@ from penstock.engine.messages import (
     SetWeights,
     WeightsSet,
 )
+from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.roles.learner import LearningDiverged
@@ -66,6 +68,7 @@ from penstock.population.lineage import LINEAGE
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
+BACKENDS: dict[str, Callable[..., Backend]] = {"serial": SerialBackend, "local": LocalBackend, "ray": NodesBackend}
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
 
@@ -111,8 +114,7 @@ class Supervisor:
         self._run_directory = run_directory
         specs = role_specs(policies, env, arena.shape)
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
-        backend = SerialBackend if config.backend == "serial" else LocalBackend
-        self.backend: Backend = backend(arena, specs, self._handle, restarts)
+        self.backend: Backend = BACKENDS[config.backend](arena, specs, self._handle, restarts)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         names = [policy.name for policy in policies]
         algorithm = policies[0].algorithm.name()
@@ -435,6 +437,8 @@ class Supervisor:
                 self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(text)
+            case NodeSeen(number, status):
+                self.progress.nodes[number] = status
             case Died(story):
                 self.progress.restarts += 1
                 if role == RoleKind.EVALUATOR:

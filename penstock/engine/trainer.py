@@ -30,6 +30,7 @@ from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
 from penstock.engine.exploits import open_population
+from penstock.engine.nodes.backend import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device
 from penstock.engine.steering import Steering
@@ -156,6 +157,8 @@ class Trainer(Steering):
             self._set_up(algorithm, config, run, checkpoints, changes)
         except BaseException:
             launcher.discard()
+            if config.backend == "ray":
+                leave_cluster()
             raise
 
     def _set_up(
@@ -168,10 +171,12 @@ class Trainer(Steering):
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
-        if config.backend == "local":
-            launcher.prepare()
-        else:
+        if config.backend == "serial":
             launcher.discard()
+        else:
+            launcher.prepare()
+        if config.backend == "ray":
+            config = on_cluster(algorithm, config)
         if config.pbt_space is not None:
             config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
         found = look_at(with_schedules(config))

@@ -14,6 +14,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.experience.segments import SegmentWriter
 from penstock.replay import Field, ReplayBuffer
+from penstock.replay.writer import Writer
 
 ROUNDS = 8  # segments of each lane that there is room for
 FLAGS = ("first", "ended", "valid")
@@ -105,26 +106,27 @@ class FeedingSegmentWriter(SegmentWriter):
         self._feed_writer = feed.buffer.writer(lanes.num_lanes)
 
     def _deliver(self) -> None:
-        self._feed_writer.add(**self._segments())
-        self.arena.redistributor_bell.ring()
+        feed_segments(self.arena, self._feed, self._feed_writer, self.slots)
         super()._deliver()
 
-    def _segments(self) -> dict[str, np.ndarray]:
-        """The segments that lie in the lanes' slots."""
-        arena, slots = self.arena, self.slots
 
-        def steps(column: np.ndarray) -> np.ndarray:
-            found: np.ndarray = column.reshape(-1, self.length + 1, *column.shape[1:])[:, : self.length][slots]
-            return found
+def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.ndarray) -> None:
+    """Feed the segments that lie in slots (int64 ``[N]``) through a writer of the feed's buffer."""
+    length, lanes = arena.shape.segment_length, arena.lane_of(slots)
 
-        columns = arena.columns
-        return {
-            "obs": steps(self._feed.observation.newest_of(columns["obs"])),
-            "ended": steps(columns["terminated"]) | steps(columns["truncated"]),
-            **{name: steps(columns[name]) for name in ("action", "reward", "first", "valid")},
-            "lane": self.lane_numbers,
-            "number": arena.slot_number[slots],
-        }
+    def steps(column: np.ndarray) -> np.ndarray:
+        found: np.ndarray = column.reshape(-1, length + 1, *column.shape[1:])[:, :length][slots]
+        return found
+
+    columns = arena.columns
+    writer.add(
+        obs=steps(feed.observation.newest_of(columns["obs"])),
+        ended=steps(columns["terminated"]) | steps(columns["truncated"]),
+        **{name: steps(columns[name]) for name in ("action", "reward", "first", "valid")},
+        lane=lanes,
+        number=arena.slot_number[slots],
+    )
+    arena.redistributor_bell.ring()
 
 
 class FeedWriter:

@@ -86,6 +86,8 @@ class RunShape:
         Environments of each group in which guests play all seats but one.
     num_places
         Past versions that guests may play, where this is the arena of guests: its lanes are theirs. Else 0.
+    first_worker
+        Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     """
 
     num_workers: int
@@ -105,11 +107,17 @@ class RunShape:
     others: tuple[RunShape, ...] = ()
     guest_games: int = 0
     num_places: int = 0
+    first_worker: int = 0
 
     @property
     def num_lanes(self) -> int:
-        """Lanes of the run."""
+        """Lanes of the arena: those of the run, or on one of several nodes the node's."""
         return self.num_workers * self.lanes_per_worker
+
+    @property
+    def first_lane(self) -> int:
+        """Number of its first lane among those of the run."""
+        return self.first_worker * self.lanes_per_worker
 
     @property
     def lanes_per_worker(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
 from penstock.replay import Field, RateLimiter, ReplayBuffer
 
 FirstPriorities = Callable[..., np.ndarray]
@@ -74,6 +75,18 @@ class Replay:
         """
         learned = min(self.limiter.inserts, int(self.limiter.min_size + batches / self.updates_per_step))
         return max(self.steps_before, self.counted_from + learned)
+
+    def is_wanted(self, goal: int) -> bool:
+        """Whether a step is on the way to the goal: until learning starts, the rate limiter lets in any number."""
+        is_filling = self.limiter.inserts < self.limiter.min_size
+        return not is_filling or self.steps_taken < goal
+
+    def lets_in(self, num_steps: int, arena: ExperienceArena) -> bool:
+        """Whether the rate limiter has room; not asked while the buffer is empty, because nobody can learn then.
+
+        So it is where a worker was killed, and took with it what it had not finished.
+        """
+        return self.limiter.try_insert(num_steps) or not len(self.buffer)
 
     @property
     def calls_for_steps(self) -> bool:

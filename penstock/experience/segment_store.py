@@ -188,3 +188,22 @@ def segments_in(arena: ExperienceArena, slots: np.ndarray) -> Segments:
     if arena.shape.state_size:
         found["memory"] = arena.slot_memory[slots]
     return found
+
+
+def keep_segments(
+    arena: ExperienceArena,
+    stores: Sequence[SegmentStore],
+    writers: dict[int, list[StoreWriter]],
+    slots: np.ndarray,
+) -> None:
+    """Keep the segments that lie in slots (int64 ``[N]``), whoever has written them, in every store.
+
+    `writers` holds those of each lane, by its number, from one call to the next: frames that segments of a lane share
+    lie in a store once.
+    """
+    segments = segments_in(arena, slots)
+    for place, lane in enumerate(arena.lane_of(slots).tolist()):
+        if lane not in writers:
+            writers[lane] = [store.writer(1) for store in stores]
+        for writer in writers[lane]:
+            writer.add({name: values[place : place + 1] for name, values in segments.items()})

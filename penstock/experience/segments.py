@@ -74,9 +74,7 @@ class SegmentWriter:
 
     def plenty(self) -> float:
         """Segments that keep the learner at work while these lanes write their next ones; a batch is the least."""
-        pace = int(self.arena.control[Control.PACE])
-        batches = max(1.0, HEADROOM * self._took / pace) if pace else math.inf
-        return batches * self.arena.shape.segments_per_batch
+        return plenty_of(self.arena, self._took)
 
     def restart_if_fenced(self) -> None:
         """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
@@ -156,6 +154,13 @@ class SegmentWriter:
         columns = self.arena.columns
         for name in ("reward", "terminated", "truncated", "valid", "version", "log_prob", "action"):
             columns[name][rows] = 0
+
+
+def plenty_of(arena: ExperienceArena, took: float) -> float:
+    """Segments that keep the learner at work while lanes write their next ones, in so many nanoseconds."""
+    pace = int(arena.control[Control.PACE])
+    batches = max(1.0, HEADROOM * took / pace) if pace else math.inf
+    return batches * arena.shape.segments_per_batch
 
 
 class PendingRows:

@@ -125,12 +125,16 @@ class SequenceWriter(StepWriter):
     def _add(self, rows: dict[str, np.ndarray], mask: np.ndarray) -> None:
         """Add a row to each lane of a mask; give the sequences that this finishes the priorities that they call for."""
         self._writer.add(**rows, mask=mask)
-        first_priorities, written = self._replay.first_priorities, self._writer.written
-        if first_priorities is None or not len(written):
-            return
-        buffer = self._replay.buffer
-        with suppress(KeyError):  # overwritten already: there is nothing to set
-            found = buffer.get(written, fields=PRIORITY_FIELDS)
-            priorities = first_priorities(*(found[name] for name in PRIORITY_FIELDS))
-            known = np.isfinite(priorities)
-            buffer.update_priorities(found["ids"][known], priorities[known])
+        give_priorities(self._replay, self._writer.written)
+
+
+def give_priorities(replay: Replay, written: np.ndarray) -> None:
+    """Give sequences (ids, int64 ``[N]``) the priorities that they call for, where these are known."""
+    buffer, first_priorities = replay.buffer, replay.first_priorities
+    if first_priorities is None or not len(written):
+        return
+    with suppress(KeyError):  # overwritten already: there is nothing to set
+        found = buffer.get(written, fields=PRIORITY_FIELDS)
+        priorities = first_priorities(*(found[name] for name in PRIORITY_FIELDS))
+        known = np.isfinite(priorities)
+        buffer.update_priorities(found["ids"][known], priorities[known])

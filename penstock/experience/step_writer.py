@@ -68,21 +68,13 @@ class StepWriter:
         lanes = self.lanes
         is_reset = (lanes.terminated | lanes.truncated) & ~lanes.first
         num_steps = int((lanes.asked & ~is_reset).sum())
-        self.is_open = num_steps == 0 or (self._is_wanted() and self._is_let_in(num_steps))
+        is_wanted = self._replay.is_wanted(int(self.arena.control[Control.GOAL]))
+        self.is_open = num_steps == 0 or (is_wanted and self._is_let_in(num_steps))
         return self.is_open
 
-    def _is_wanted(self) -> bool:
-        """Whether a step is on the way to the goal: until learning starts, the rate limiter lets in any number."""
-        replay = self._replay
-        is_filling = replay.limiter.inserts < replay.limiter.min_size
-        return not is_filling or replay.steps_taken < self.arena.control[Control.GOAL]
-
     def _is_let_in(self, num_steps: int) -> bool:
-        """Whether the rate limiter has room; not asked while the buffer is empty, because nobody can learn then.
-
-        So it is where a worker was killed, and took with it what it had not finished.
-        """
-        return self._replay.limiter.try_insert(num_steps) or not len(self._replay.buffer)
+        """Whether the rate limiter has room."""
+        return self._replay.lets_in(num_steps, self.arena)
 
     def restart_if_fenced(self) -> None:
         """Nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""

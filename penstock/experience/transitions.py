@@ -48,16 +48,22 @@ class TransitionWriter(StepWriter):
         Where an episode was truncated and the next one shown at once, no value of the final observation is known: such
         transitions begin with the largest priority, as all do without this.
         """
-        first_priorities = self._replay.first_priorities
-        assert self._held is not None and first_priorities is not None
+        assert self._held is not None
         held, self._held = self._held, None
         finals = held.pop("finals")
         next_value = self.arena.columns["max_value"][self.rows]
         next_value[finals] = np.nan
         self._writer.add(**self._step, next_value=next_value, **held)
-        buffer = self._replay.buffer
-        with suppress(KeyError):  # overwritten already: there is nothing to set
-            rows = buffer.get(self._writer.written, fields=("reward", "value", "next_value"))
-            priorities = first_priorities(rows["reward"], rows["discount"], rows["value"], rows["next_value"])
-            known = np.isfinite(priorities)
-            buffer.update_priorities(rows["ids"][known], priorities[known])
+        give_priorities(self._replay, self._writer.written)
+
+
+def give_priorities(replay: Replay, written: np.ndarray) -> None:
+    """Give transitions (ids, int64 ``[N]``) the priorities that they call for, where these are known."""
+    buffer, first_priorities = replay.buffer, replay.first_priorities
+    if first_priorities is None:
+        return
+    with suppress(KeyError):  # overwritten already: there is nothing to set
+        rows = buffer.get(written, fields=("reward", "value", "next_value"))
+        priorities = first_priorities(rows["reward"], rows["discount"], rows["value"], rows["next_value"])
+        known = np.isfinite(priorities)
+        buffer.update_priorities(rows["ids"][known], priorities[known])

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.runs.status import REAL_WORK, PolicyStatus, RoleShare, Status
+from penstock.runs.status import REAL_WORK, NodeStatus, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
@@ -57,6 +57,8 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
         parts.append(_panel(_policies(status.policies), "policies"))
     if status.opponents:
         parts.append(_panel(_opponents(status), "past versions"))
+    if status.nodes:
+        parts.append(_panel(_nodes(status.nodes), "nodes"))
     if status.roles:
         parts.append(_roles(status, width))
     return Group(*parts)
@@ -95,6 +97,8 @@ def plain_line(status: Status) -> str:
     ):
         if count:
             parts.append(f"{label} {count:,}")
+    if status.nodes:
+        parts.append(f"nodes {sum(node.is_there for node in status.nodes)} of {len(status.nodes)}")
     if status.real_work is not None:
         parts.append(f"real work {status.real_work:.0%}")
     if status.limiting_role:
@@ -317,6 +321,24 @@ def _policies(policies: Sequence[PolicyStatus]) -> Table:
         shown = (policy.mean_return, policy.eval_return, lag, policy.learning_rate)
         returns, evaluation, lags, rate = ("-" if value is None else number(value) for value in shown)
         table.add_row(policy.name, f"{policy.steps:,}", returns, evaluation, f"{policy.updates:,}", lags, rate)
+    return table
+
+
+def _nodes(nodes: Sequence[NodeStatus]) -> Table:
+    """A row for each node that steps lanes."""
+    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
+        table.add_column(title, justify="left" if title in ("node", "machine") else "right")
+    for node in nodes:
+        faults = node.faults + node.stale + node.doubled
+        rates = (
+            (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
+            if node.is_there
+            else ("-", "-", "-")
+        )
+        name = Text(node.name, "" if node.is_there else "bold red")
+        host = node.host if node.is_there else f"{node.host} (not there)".strip()
+        table.add_row(name, host, f"{node.lanes:,}", *rates, f"{faults:,}")
     return table
 
 

@@ -40,6 +40,36 @@ class MatchStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """One moment of a node that steps lanes for a run."""
+
+    name: str = ""
+    """"node-0", "node-1" and so on."""
+    host: str = ""
+    """Name of the machine; of the last one while there is none."""
+    lanes: int = 0
+    is_there: bool = False
+    """Whether it is connected; else its lanes stand still."""
+    steps: int = 0
+    """Steps that it has brought."""
+    steps_per_second: float = 0.0
+    policy_lag: float = 0.0
+    """Mean policy lag of its last steps when they arrived."""
+    nbytes: int = 0
+    """Bytes that it has sent."""
+    weights_nbytes: int = 0
+    """Bytes of weights that it was sent."""
+    bytes_per_second: float = 0.0
+    """Recent rate at which it sends."""
+    stale: int = 0
+    """Blocks of an earlier run epoch, or of a host that has been replaced: not learned from."""
+    doubled: int = 0
+    """Blocks that came a second time: not learned from."""
+    faults: int = 0
+    """How often the node was lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
     """One moment of one policy's learning; of a run, that of its policies together."""
 
@@ -171,6 +201,8 @@ class Status(PolicyStatus):
     """Why, in a few words, e.g. "busy 97 % of the time, mostly env"."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the environment or the user reports."""
+    nodes: tuple[NodeStatus, ...] = ()
+    """The nodes that step its lanes, where these are not on this machine alone."""
 
 
 def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:

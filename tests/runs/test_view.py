@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from penstock.runs.panels import beside, clock, number, panels, plain_line, spread
-from penstock.runs.status import MatchStatus, OpponentStatus, RoleShare, Status
+from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
 
 ROLES = (
@@ -323,3 +323,17 @@ def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
     assert view._returns[0] == 0.0
     assert view._returns[-1] > 9_000
     assert view._returns == sorted(view._returns)
+
+
+def test_every_node_has_a_line_and_one_that_is_gone_is_named():
+    node = NodeStatus(name="node-0", host="amber", lanes=64, is_there=True, steps_per_second=12_345.0, policy_lag=1.25)
+    gone = NodeStatus(name="node-1", host="basalt", lanes=64, faults=2, stale=1)
+    shown = status(nodes=(node, gone))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(panels(shown, width=100))
+    lines = console.file.getvalue().splitlines()
+    (first,), (second,) = ([line for line in lines if name in line] for name in ("node-0", "node-1"))
+    assert first.split()[1:-1] == ["node-0", "amber", "64", "12,345", "1.250", "0", "0"]
+    assert second.split()[1:-1] == ["node-1", "basalt", "(not", "there)", "64", "-", "-", "-", "3"]
+    assert "nodes 1 of 2" in plain_line(shown)
+    assert "nodes" not in plain_line(status())

@@ -91,7 +91,7 @@ class Inference:
         gather(arena.columns["obs"], rows, fields["obs"])
         gather(arena.columns["first"], rows, fields["first"])
         gather(requests.noise.reshape(-1, shape.action.noise_size), lanes, fields["noise"])
-        fields["lane"][:] = lanes
+        fields["lane"][:] = lanes + shape.first_lane
         if shape.state_size:
             memory = requests.memory(pending)
             fields["memory"][:] = memory[is_asked]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -206,6 +206,28 @@ class DataPath:
             By which way weights are published.
         """
         raise NotImplementedError
+
+    # -- other nodes -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def why_at_home(cls) -> str:
+        """Why lanes on other nodes cannot bring this experience; empty: they can."""
+        return "its experience has no way between machines yet"
+
+    travels: ClassVar[Literal["segments", "steps"]] = "segments"
+    """What of it travels from another node to home."""
+
+    def away(self) -> DataPath:
+        """Return what of this data path travels to another node: all but what lies in the home node's memory."""
+        return self
+
+    def there(self, arena: ExperienceArena) -> DataPath:
+        """Return what has travelled to a node, as its roles have it, with what they share."""
+        return self
+
+    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Make what is done at home with full slots (int64 ``[K]``) of another node, before they are handed over."""
+        return lambda slots: None
 
     def steps_taken(self, learned: int, asked: int) -> int:
         """Steps by which exploration is scheduled, when so many are learned from and actions for `asked` are asked."""

@@ -42,6 +42,11 @@ class GradientPath(SegmentPath):
         return config.lanes_per_worker
 
     @classmethod
+    def why_at_home(cls) -> str:
+        """Machines share no memory."""
+        return "its rollout workers learn on parameters that all of them share in the memory of one machine"
+
+    @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
         """The gradient of a segment of each lane of a worker, applied."""
         from penstock.engine.paths.rehearsals import SegmentRehearsal

@@ -76,6 +76,11 @@ class HindsightPath(ReplayPath):
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
 
+    @classmethod
+    def why_at_home(cls) -> str:
+        """Episodes do not travel."""
+        return "whole episodes are written again with other goals, and have no way between machines yet"
+
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:

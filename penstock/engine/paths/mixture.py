@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, MixtureConfig
 from penstock.engine.paths.base import ExperienceWriter
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, make_store
+from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, keep_segments, make_store
 from penstock.replay import ReplayFileError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
     from penstock.engine.roles.learner import Learner, LearnerState, Start
@@ -67,6 +72,14 @@ class MixturePath(SegmentPath):
     ) -> ExperienceWriter:
         """Fill slots, and keep what they are filled with."""
         return StoringSegmentWriter(arena, worker, lanes, first_lane, self.stores)
+
+    def away(self) -> SegmentPath:
+        """Fill slots: segments are kept where they are drawn."""
+        return SegmentPath()
+
+    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Keep them."""
+        return partial(keep_segments, arena, self.stores, {})
 
     def learner(
         self,

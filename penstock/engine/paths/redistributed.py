@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config
 from penstock.engine.paths.base import ExperienceWriter
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.feed import Feed, FeedingSegmentWriter
+from penstock.experience.feed import Feed, FeedingSegmentWriter, feed_segments
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.engine.roles.learner import Start
     from penstock.engine.roles.specs import RoleSpec
@@ -63,6 +66,14 @@ class RedistributedPath(SegmentPath):
     ) -> ExperienceWriter:
         """Fill slots, and feed what they are filled with."""
         return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed)
+
+    def away(self) -> SegmentPath:
+        """Fill slots."""
+        return SegmentPath()
+
+    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Feed the redistributor."""
+        return partial(feed_segments, arena, self.feed, self.feed.buffer.writer())
 
     @classmethod
     def learner_class(cls) -> type[SegmentLearner]:

@@ -78,6 +78,11 @@ class RedistributedReplayPath(ReplayPath):
 
         return (RedistributorRole(algorithm, self.feed, self.predictor_saved_at, policy),)
 
+    @classmethod
+    def why_at_home(cls) -> str:
+        """Episodes do not travel."""
+        return "whole episodes are written with other rewards, and have no way between machines yet"
+
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.experience import transitions
+from penstock.experience.outbox import Inbox, NodeReplay, Outbox
 from penstock.experience.run_replay import Replay, transition_fields
-from penstock.experience.transitions import TransitionWriter
 from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ReplayPath(DataPath):
     replay: Replay
 
     batch_is_free: ClassVar[bool] = False
+    travels: ClassVar[Literal["segments", "steps"]] = "steps"
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
@@ -78,7 +80,7 @@ class ReplayPath(DataPath):
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
         """Add transitions to the buffer."""
-        return TransitionWriter(arena, worker, lanes, first_lane, self.replay)
+        return transitions.TransitionWriter(arena, worker, lanes, first_lane, self.replay)
 
     def learner(
         self,
@@ -99,14 +101,51 @@ class ReplayPath(DataPath):
 
         return ReplayLearner
 
+    @classmethod
+    def why_at_home(cls) -> str:
+        """Steps travel."""
+        return ""
+
+    def away(self) -> Self:
+        """How steps are written; the buffer is at home."""
+        return replace(self, replay=NodeReplay.of(self.replay))
+
+    def there(self, arena: ExperienceArena) -> Self:
+        """Make an outbox in the buffer's place."""
+        shape = arena.shape
+        most_calls = self.calls_of_step * (steps_ahead(shape) // shape.group_size + 1) * (shape.num_agents or 1)
+        outbox: Any = Outbox.make(self.fields_of_step(shape), shape.group_size, most_calls)
+        return replace(self, replay=replace(self.replay, buffer=outbox))
+
+    @property
+    def calls_of_step(self) -> int:
+        """How often a group of lanes may write for one step."""
+        return 1
+
+    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
+        """What is written of a step."""
+        with_values = self.replay.first_priorities is not None
+        return transition_fields(shape.observation, shape.action, with_values=with_values)
+
+    def inbox(self) -> Inbox:
+        """Make what writes another node's steps at home."""
+        return Inbox(self.replay, transitions.give_priorities)
+
     def steps_taken(self, learned: int, asked: int) -> int:
-        """Those in the buffer; the steps that are asked for have been let in already."""
+        """Those in the buffer; the steps that are asked for have been let in already. On a node: those learned from."""
+        if isinstance(self.replay, NodeReplay):
+            return learned
         return max(0, self.replay.steps_taken - asked)
 
     @property
     def saving_apart(self) -> int:
         """The learner, where the buffer is saved."""
         return int(self.replay.saved_at is not None)
+
+
+def steps_ahead(shape: RunShape) -> int:
+    """Steps that a node may be granted before it has taken those granted before: two of each of its lanes."""
+    return 2 * shape.num_lanes
 
 
 def make_replay(

@@ -72,6 +72,11 @@ class SegmentPath(DataPath):
         return self.learner_class()(algorithm, arena, state, learning, report, weights)
 
     @classmethod
+    def why_at_home(cls) -> str:
+        """Segments travel."""
+        return ""
+
+    @classmethod
     def learner_class(cls) -> type[SegmentLearner]:
         """What learns from them."""
         from penstock.engine.paths.segment_learner import SegmentLearner
@@ -84,12 +89,14 @@ def _slots_per_lane(algorithm: Any) -> int:
 
     While an asynchronous learner collects a batch, every lane may have its share of it waiting, and a slot to write
     beside: lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another.
-    The share is such that a batch can come of all rollout workers but one, which may be slow. A synchronous learner
-    keeps the slot of every lane until it has learned, so that nobody can step meanwhile.
+    The share is such that a batch can come of all rollout workers but one, which may be slow, and of one node where
+    there are several, because the others may be gone. A synchronous learner keeps the slot of every lane until it has
+    learned, so that nobody can step meanwhile.
     """
     config = algorithm.config
     if not algorithm.synchronous:
         lanes_of_others = config.num_lanes - config.lanes_per_worker or config.num_lanes
+        lanes_of_others = min(lanes_of_others, config.num_lanes // config.num_nodes)
         return 1 + math.ceil(config.fresh_per_batch / lanes_of_others)
     if config.segments_per_batch != config.num_lanes:
         raise ConfigError(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.engine.paths.base import ExperienceWriter, Rehearsal
 from penstock.engine.paths.replay import ReplayPath, make_replay
-from penstock.experience.sequences import SequenceWriter, sequence_fields
-from penstock.replay import ReplayBuffer, Sequences
+from penstock.experience.outbox import Inbox
+from penstock.experience.sequences import SequenceWriter, give_priorities, sequence_fields
+from penstock.replay import Field, ReplayBuffer, Sequences
 
 if TYPE_CHECKING:
     from penstock.algorithms.dqn import DQN
@@ -53,6 +54,20 @@ class SequencePath(ReplayPath):
     ) -> ExperienceWriter:
         """Add steps to the buffer, which makes sequences of them."""
         return SequenceWriter(arena, worker, lanes, first_lane, self.replay, self.burn_in, self.gamma)
+
+    @property
+    def calls_of_step(self) -> int:
+        """A step may be an episode's first, with its padding, and its last, with the final row."""
+        return self.burn_in + 2
+
+    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
+        """What is written of a step; the signals of a transition's are no fields."""
+        with_values = self.replay.first_priorities is not None
+        return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
+
+    def inbox(self) -> Inbox:
+        """Make what writes another node's steps at home."""
+        return Inbox(self.replay, give_priorities)
 
     def learner(
         self,

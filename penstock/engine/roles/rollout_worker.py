@@ -144,7 +144,8 @@ class LaneGroup:
         clock.switch("env")
         self.envs = make_group(
             spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
-            worker_index=spec.worker, incarnation=spec.incarnation, num_threads=spec.num_threads,
+            worker_index=shape.first_worker + spec.worker, incarnation=spec.incarnation,
+            num_threads=spec.num_threads,
             seating=_seating(spec, arenas[0], number),
         )  # fmt: skip
         self._clock = clock
@@ -215,6 +216,7 @@ class Team:
     ) -> None:
         shape, policy = arena.shape, arena.policy
         first_lane = number * shape.group_size
+        streams = range(shape.first_lane + first_lane, shape.first_lane + first_lane + shape.group_size)
         self.policy = policy
         self.lanes = lanes
         self._epoch = int(arena.control[Control.RUN_EPOCH])
@@ -227,9 +229,8 @@ class Team:
         self._clock = clock
         self.writer = spec.paths[policy].writer(arena, spec.worker, lanes, first_lane, actor, clock)
         self._noise = NoiseStreams(
-            shape.action.noise, shape.action.noise_size, range(first_lane, first_lane + shape.group_size),
-            seed=spec.seed + policy, incarnation=spec.incarnation,
-        )  # fmt: skip
+            shape.action.noise, shape.action.noise_size, streams, seed=spec.seed + policy, incarnation=spec.incarnation
+        )
         action = arena.columns["action"]
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
 
@@ -295,7 +296,7 @@ def _first_lane(spec: RolloutSpec, arena: ExperienceArena, number: int) -> int:
     """Number of a group's first lane among all of the run; a worker's lie together, policy by policy."""
     shape = arena.shape
     if spec.env.population == 1:
-        return number * shape.envs_per_group * spec.env.seats
-    of_worker = [lanes * spec.worker for lanes in spec.lanes_per_worker]
+        return (shape.first_worker * shape.num_envs_per_worker + number * shape.envs_per_group) * spec.env.seats
+    of_worker = [lanes * (shape.first_worker + spec.worker) for lanes in spec.lanes_per_worker]
     before = sum(of_worker) + sum(spec.lanes_per_worker[: arena.policy])
     return before + number % shape.num_groups * shape.group_size

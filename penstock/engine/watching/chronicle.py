@@ -27,6 +27,12 @@ REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
 HARDWARE_INTERVAL = 2.0  # seconds between two lines of hardware.jsonl
 
+OF_A_NODE = (
+    "is_there", "steps", "steps_per_second", "policy_lag", "bytes_per_second", "weights_nbytes", "stale", "doubled",
+    "faults",
+)  # fmt: skip
+"""What is logged of each node, by the names of `NodeStatus`."""
+
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
 
@@ -263,6 +269,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         values["env_steps"] = status.env_steps
     if status.opponents:
         values |= _metrics_of_opponents(status)
+    for node in status.nodes:
+        values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in OF_A_NODE}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}

@@ -24,7 +24,16 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
+from penstock.runs.status import (
+    REAL_WORK,
+    MatchStatus,
+    NodeStatus,
+    PolicyStatus,
+    RoleShare,
+    Status,
+    mean_of,
+    summed_up,
+)
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
@@ -169,6 +178,8 @@ class Progress:
         The moment of a learner's last report; None before the first.
     of_opponents
         Says what is shown of past versions that the policy plays.
+    nodes
+        Where the nodes of the run stand, by their numbers.
     """
 
     def __init__(
@@ -191,6 +202,7 @@ class Progress:
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
+        self.nodes: dict[int, NodeStatus] = {}
         self._env_steps = None if config.num_agents is None else 0
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
@@ -307,4 +319,5 @@ class Progress:
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
             **self.of_opponents(),
+            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
         )

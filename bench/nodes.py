@@ -1,0 +1,92 @@
+"""What a node costs: the same rollout worker at home and behind a host of Ray's, in turns, and the bytes that travel.
+
+    python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S]
+
+Both runs learn at home. Each round trains each of them for so many seconds; the other rests meanwhile. Printed are the
+steps/s of every round, the median of the ratios of rounds, and of the run on the node: bytes sent for each step, for
+each byte of its columns, and bytes of weights for each version that was sent. The exit code is 3 if a mark is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.algorithms.appo import APPO
+from penstock.bench.machine import describe
+from penstock.config import make_config
+from penstock.engine.trainer import Trainer
+
+ALL = {"num_workers": 1, "total_steps": 10**9, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": None}
+RATIO_OF_BYTES = 1.05
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is trained, and the least share of the local steps/s."""
+
+    env: str
+    settings: dict[str, Any]
+    preset: str | None
+    mark: float
+
+
+WORK = {
+    "cartpole": Work("CartPole-v1", {"num_envs_per_worker": 16}, None, 0.9),
+    "pong": Work("ALE/Pong-v5", {"num_envs_per_worker": 16}, "atari", 0.95),
+}
+
+
+def rate(trainer: Trainer, seconds: float) -> float:
+    """Train for so many seconds; return steps/s."""
+    began, before = time.monotonic(), trainer.status.steps
+    trainer.train(on_update=lambda _: time.monotonic() - began < seconds, quiet=True)
+    return (trainer.status.steps - before) / (time.monotonic() - began)
+
+
+def bytes_of_columns(trainer: Trainer) -> float:
+    """Bytes of the columns of a segment, for each of its steps."""
+    shape = trainer._supervisor._arena.shape
+    columns = trainer._supervisor._arena.columns.values()
+    return sum(column.nbytes for column in columns) / shape.num_slots / shape.segment_length
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--work", choices=WORK, default="cartpole")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    asked = parser.parse_args()
+    work = WORK[asked.work]
+    settings = vars(make_config(APPO.Config, {"env": work.env, **work.settings, **ALL}, work.preset))
+    settings = {name: value for name, value in settings.items() if name != "env"}
+    print(describe())
+    ratios = []
+    with (
+        Trainer(APPO, work.env, **settings) as local,
+        Trainer(APPO, work.env, **{**settings, "backend": "ray"}) as node,
+    ):
+        for trainer in (local, node):
+            rate(trainer, asked.seconds)  # until it is warm
+        first = node.status.nodes[0]
+        for number in range(asked.rounds):
+            order = (local, node) if number % 2 else (node, local)
+            rates = {trainer: rate(trainer, asked.seconds) for trainer in order}
+            ratios.append(rates[node] / rates[local])
+            print(f"local {rates[local]:9,.0f} steps/s   node {rates[node]:9,.0f} steps/s   ratio {ratios[-1]:.3f}")
+        status, last = node.status, node.status.nodes[0]
+        per_step = (last.nbytes - first.nbytes) / (last.steps - first.steps)
+        of_columns = per_step / bytes_of_columns(node)
+        of_weights = last.weights_nbytes / status.version / node._policies[0].arena.weights.size
+    print(f"median ratio {statistics.median(ratios):.3f} (mark {work.mark})")
+    print(f"bytes per step {per_step:.1f}, {of_columns:.3f} of its columns (mark {RATIO_OF_BYTES})")
+    print(f"weights: {of_weights:.3f} of one copy per version; policy lag on arrival {last.policy_lag:.2f}")
+    return 0 if statistics.median(ratios) >= work.mark and of_columns <= RATIO_OF_BYTES else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

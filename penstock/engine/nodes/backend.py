@@ -1,0 +1,354 @@
+"""The ray backend: learners at home, lanes on the nodes of a cluster.
+
+At home the roles are processes of the local backend. One of them, the receiver, stands where rollout workers would be.
+Each node has a host, which runs the same rollout workers, and a policy worker where inference is central, as a machine
+alone would.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import secrets
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from penstock.config import Config, ConfigError
+from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
+from penstock.engine.backends.restarts import Restarts
+from penstock.engine.messages import Command, Died, Handler, NodeSeen, Note, Report
+from penstock.engine.nodes.choosing import choose, resources_wanted
+from penstock.engine.nodes.home_learner import HomeLearnerRole
+from penstock.engine.nodes.host import About, Heard, HostTask, about_here, differences
+from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
+from penstock.engine.nodes.sender import Home, SenderRole
+from penstock.engine.paths import data_path
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.watching.time_spent import WALL
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+from penstock.runs.status import NodeStatus
+
+if TYPE_CHECKING:
+    from penstock.engine.nodes.cluster import Hosted
+
+CONNECT_SECONDS = 60.0  # what a node has to make its roles and connect
+RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
+SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
+LONGEST_BACK_OFF = 10.0  # seconds before a node that was lost again and again is tried again
+RATE_SECONDS = 5.0  # rates are of the last seconds
+STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
+
+
+@dataclass
+class Node:
+    """A node of the run: what stands for it now, and what came of it.
+
+    Attributes
+    ----------
+    number, resource
+        Its number, and the resource of Ray's that its machine must have.
+    host
+        What stands for it; None: nothing, its lanes stand still.
+    has_begun
+        Whether that has been told its roles.
+    incarnation
+        Hosts that have stood for it.
+    connected_by
+        Until when (monotonic seconds) it is to be connected.
+    faults, not_before
+        How often it was lost, and before when (monotonic seconds) it is not tried again.
+    status
+        What is shown.
+    """
+
+    number: int
+    resource: str | None
+    host: Hosted | None = None
+    has_begun: bool = False
+    incarnation: int = 0
+    connected_by: float = 0.0
+    faults: int = 0
+    not_before: float = 0.0
+    status: NodeStatus = field(default_factory=NodeStatus)
+    seen: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+    @property
+    def name(self) -> str:
+        """ "node-<number>"."""
+        return f"node-{self.number}"
+
+
+class NodesBackend:
+    """Runs learners at home, and places hosts; whoever is lost is replaced, by whatever machine there is.
+
+    Parameters
+    ----------
+    arena
+        The run's arena: its lanes stand for those of all nodes.
+    specs
+        The roles of the run, as if it had one machine.
+    handle
+        Called with a role's name and whatever it reports.
+    restarts
+        Of the roles at home.
+
+    Raises
+    ------
+    ConfigError
+        A node's versions are not those at home, or no host begins there.
+    """
+
+    def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
+        from penstock.engine.nodes import cluster
+
+        self._cluster = cluster
+        self._arena = arena
+        self._handle = handle
+        rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
+        self._rollouts = rollouts
+        self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
+        self._learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
+        self._config: Config = self._learners[0].algorithm.config
+        self._connection = cluster.open_cluster(self._config)
+        self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
+        self._cores = arena.shape.num_workers // len(self._nodes)
+        self._next_look = 0.0
+        address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
+        self._home = Home(address, token, run, 0, 0)
+        paths = rollouts[0].rollout.paths
+        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in self._learners)
+        at_home = [_at_home(spec) for spec in specs if not isinstance(spec, RolloutRole | PolicyRole)]
+        receiver = ReceiverRole(address, token, run, len(self._nodes), paths, turns)
+        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
+        self._is_closed = False
+        try:
+            self._place()
+            self._require_alike()
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def start(self) -> None:
+        """Make the roles at home; hosts are told theirs when they can hear it."""
+        self._local.start()
+
+    def pump(self, timeout: float) -> None:
+        """Deliver what roles and hosts report, for up to `timeout` seconds; see to nodes that are lost, or missing.
+
+        Raises
+        ------
+        RoleDied, LauncherDied
+            Something at home is gone that cannot be replaced.
+        """
+        self._local.pump(timeout)
+        for node in self._nodes:
+            try:
+                self._see_to(node)
+            except self._cluster.NodeLost as lost:
+                self._lose(node, str(lost))
+        self._place()
+
+    def send(self, role: str, command: Command) -> bool:
+        """Give a role at home a command; False if it is gone for good, or on a node."""
+        return self._local.send(role, command)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of the roles at home."""
+        return self._local.pids
+
+    def close(self, patience: float = STOP_SECONDS) -> None:
+        """Stop all roles everywhere, and end the connection to the cluster. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        hosts = [node.host for node in self._nodes if node.host is not None]
+        try:
+            for host in hosts if patience else ():
+                host.stop(patience)
+            self._local.close(patience)
+        finally:
+            for host in hosts:
+                host.kill(patience)
+            self._cluster.close_cluster()
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """Start a host for each node that has none, on machines that stand for no other."""
+        now = time.monotonic()
+        empty = [node for node in self._nodes if node.host is None and node.not_before <= now]
+        if not empty or now < self._next_look:
+            return
+        self._next_look = now + SEAT_INTERVAL
+        taken = [node.host.machine.id for node in self._nodes if node.host is not None]
+        wanted = [node.resource for node in empty]
+        found = choose(self._connection.machines(), wanted, self._cores, taken)
+        for place, machine in found.items():
+            node = empty[place]
+            node.host = self._cluster.Hosted(machine, self._cores, node.resource)
+            node.has_begun = False
+            node.incarnation += 1
+
+    def _require_alike(self) -> None:
+        """Wait until all hosts have begun, and compare what is installed there with what is here."""
+        home = about_here()
+        for node in self._nodes:
+            if node.host is None:
+                raise ConfigError(f"{node.name} has no machine: the cluster has lost one since it was looked at")
+            try:
+                self._compare(node, home, node.host.about(self._cluster.BEGIN_SECONDS))
+            except self._cluster.NodeLost as lost:
+                raise ConfigError(f"{node.name} on {node.host.machine} cannot be used: {lost}") from lost
+
+    def _compare(self, node: Node, home: About, there: About) -> None:
+        assert node.host is not None
+        if unlike := differences(home, there):
+            raise ConfigError(
+                f"{node.name} on {node.host.machine} has {unlike}: install the same versions there, or leave it out"
+            )
+
+    def _see_to(self, node: Node) -> None:
+        if node.host is None:
+            return
+        if not node.has_begun:
+            if node.host.is_begun():
+                try:
+                    self._compare(node, about_here(), node.host.about(1.0))
+                except ConfigError as error:
+                    raise self._cluster.NodeLost(str(error)) from error
+                node.host.begin(self._task(node))
+                node.has_begun = True
+                node.connected_by = time.monotonic() + CONNECT_SECONDS
+            return
+        if time.monotonic() > node.connected_by:
+            raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
+        if (heard := node.host.heard()) is not None:
+            self._hear(node, heard)
+
+    def _hear(self, node: Node, heard: Heard) -> None:
+        for role, report in heard.reports:
+            self._handle(f"{role} of {node.name}", report)
+        shape = self._arena.shape
+        for role, gauges in heard.gauges.items():
+            kind, _, number = role.partition("-")
+            name = f"{kind}-{int(number) + node.number * self._cores}" if kind == "rollout" else role
+            # Of the others, the clock counts from another machine's beginning, and its cores are not those at home.
+            self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
+        if heard.failure:
+            raise self._cluster.NodeLost(heard.failure)
+
+    def _lose(self, node: Node, why: str) -> None:
+        """Let a host go; its lanes stand still until another stands for the node."""
+        assert node.host is not None
+        where = node.host.machine
+        node.host.kill()
+        node.host = None
+        node.faults += 1
+        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.faults, 8))
+        node.status = replace(node.status, is_there=False, faults=node.faults)
+        self._handle(node.name, NodeSeen(node.number, node.status))
+        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
+
+    def _take(self, role: str, report: Report) -> None:
+        """Hear a role at home; what the receiver says of nodes is completed by what is known here."""
+        if isinstance(report, NodeSeen):
+            self._handle(role, NodeSeen(report.number, self._completed(self._nodes[report.number], report.status)))
+        elif isinstance(report, Died) and role == RECEIVER:
+            self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
+        else:
+            self._handle(role, report)
+
+    def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
+        now, seen = time.monotonic(), node.seen
+        if status.is_there:
+            node.connected_by = math.inf
+        elif node.connected_by == math.inf:
+            node.connected_by = now + RECONNECT_SECONDS
+        seen.append((now, status.steps, status.nbytes))
+        while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
+            seen.popleft()
+        began, steps, nbytes = seen[0]
+        seconds = max(now - began, 1e-9)
+        host = node.status.host if node.host is None else node.host.machine.host
+        node.status = replace(
+            status, name=node.name, host=host, faults=node.faults,
+            steps_per_second=max(0, status.steps - steps) / seconds,
+            bytes_per_second=max(0, status.nbytes - nbytes) / seconds,
+        )  # fmt: skip
+        return node.status
+
+    def _task(self, node: Node) -> bytes:
+        """What a host is told, pickled."""
+        first = node.number * self._cores
+        shapes = [_of_node(shape, self._cores, first) for shape in (self._arena.shape, *self._arena.shape.others)]
+        shape = replace(shapes[0], others=tuple(shapes[1:]))
+        home = replace(self._home, node=node.number, incarnation=node.incarnation)
+        specs: list[RoleSpec] = []
+        for worker, role in enumerate(self._rollouts[first : first + self._cores]):
+            rollout = replace(
+                role.rollout, worker=worker, paths=tuple(path.away() for path in role.rollout.paths),
+                incarnation=role.rollout.incarnation + (node.incarnation - 1) * STREAMS_OF_A_HOST,
+            )  # fmt: skip
+            specs.append(replace(role, rollout=rollout))
+        for spec in self._policy_workers:
+            specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
+        specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
+        task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._config.on_env_error == "restart"))
+        return task
+
+
+def _of_node(shape: RunShape, num_workers: int, first_worker: int) -> RunShape:
+    """The numbers of a policy's arena on a node."""
+    return replace(shape, num_workers=num_workers, first_worker=first_worker, others=())
+
+
+def _at_home(spec: RoleSpec) -> RoleSpec:
+    return HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
+
+
+def _on_cpu(algorithm: Any) -> Any:
+    """An algorithm that acts on a CPU: the learner's device is at home."""
+    there = copy.copy(algorithm)
+    there.config = replace(algorithm.config, device="cpu")
+    return there
+
+
+def on_cluster(algorithm: Any, config: Config) -> Config:
+    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
+
+    Parameters
+    ----------
+    algorithm
+        The class of what learns.
+    config
+        Its settings.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
+        has too few nodes or cores.
+    """
+    if why := data_path(algorithm, config).why_at_home():
+        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
+    try:
+        from penstock.engine.nodes import cluster
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise ConfigError('backend="ray" needs Ray, which is not installed: pip install "penstock[cluster]"') from error
+    return cluster.settle(config)
+
+
+def leave_cluster() -> None:
+    """End the connection to the cluster, if there is one."""
+    if module := sys.modules.get("penstock.engine.nodes.cluster"):
+        module.close_cluster()

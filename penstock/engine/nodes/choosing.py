@@ -1,0 +1,61 @@
+"""Which machines of a cluster stand for the nodes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from penstock.config import Config
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node of the cluster, as Ray sees it."""
+
+    id: str
+    host: str
+    cores: int
+    resources: Collection[str]
+
+    def __str__(self) -> str:
+        return f"{self.host} ({self.cores} cores)"
+
+
+def resources_wanted(config: Config) -> list[str | None]:
+    """The resource that each node of a run must have; None where any node will do."""
+    if isinstance(config.nodes, dict):
+        return [name for name, count in config.nodes.items() for _ in range(count)]
+    return [None] * config.num_nodes
+
+
+def choose(
+    machines: Sequence[Machine], wanted: Sequence[str | None], cores: int, taken: Collection[str] = ()
+) -> dict[int, Machine]:
+    """Find a machine for each that is wanted, each for one of them.
+
+    Parameters
+    ----------
+    machines
+        Those there are.
+    wanted
+        The resource that each must have; None: any.
+    cores
+        The cores that each must have.
+    taken
+        Ids of those that are not to be chosen.
+
+    Returns
+    -------
+    dict of int to Machine
+        By the place in `wanted`; those for which there is none are missing.
+    """
+    left = [machine for machine in machines if machine.id not in taken and machine.cores >= cores]
+    chosen: dict[int, Machine] = {}
+    # Who asks for a resource chooses first.
+    for place in sorted(range(len(wanted)), key=lambda place: wanted[place] is None):
+        name = wanted[place]
+        machine = next((m for m in left if name is None or name in m.resources), None)
+        if machine is not None:
+            left.remove(machine)
+            chosen[place] = machine
+    return chosen

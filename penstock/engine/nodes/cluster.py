@@ -1,0 +1,262 @@
+"""The Ray cluster of a run. No other file of Penstock imports Ray.
+
+Ray says which machines there are, starts one host on each, carries what is said to hosts and what they report, and
+tells of their deaths. Experience and weights go by streams of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from penstock.config import Config, ConfigError
+from penstock.engine.nodes.choosing import Machine, choose, resources_wanted
+from penstock.engine.nodes.host import About, Heard, NodeHost
+from penstock.engine.nodes.stream import free_address
+from penstock.ipc import whole_cores
+
+STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
+KNOCK_SECONDS = 5.0  # what the head node has to answer
+BEGIN_SECONDS = 60.0  # what a host has to begin
+HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
+OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
+LOOPBACK = "127.0.0.1"
+MOST_WORKERS = 16  # of a node, where nothing else is asked for
+SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
+
+
+class NodeLost(RuntimeError):
+    """A host is gone, or does not answer."""
+
+
+_cluster: Cluster | None = None
+
+
+def open_cluster(config: Config) -> Cluster:
+    """Connect to the cluster of a config, or return the connection that `settle` has made."""
+    global _cluster
+    if _cluster is None:
+        _cluster = Cluster(config)
+    return _cluster
+
+
+def close_cluster() -> None:
+    """End the connection, if there is one, and the cluster if it was started for the run."""
+    global _cluster
+    cluster, _cluster = _cluster, None
+    if cluster is not None:
+        cluster.close()
+
+
+def settle(config: Config) -> Config:
+    """Settle how many nodes a run has, and how many rollout workers each of them.
+
+    Raises
+    ------
+    ConfigError
+        There is no cluster, or it has too few nodes, or too few cores.
+    """
+    cluster = open_cluster(config)
+    machines = cluster.machines()
+    if config.nodes == "all":
+        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
+        config = replace(config, nodes=max(1, len(enough)))
+    wanted = resources_wanted(config)
+    chosen = choose(machines, wanted, config.num_workers or 1)
+    if len(chosen) < len(wanted):
+        cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
+        there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
+        raise ConfigError(
+            f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
+            "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
+        )
+    if config.num_workers is None:
+        config = replace(config, num_workers=min(MOST_WORKERS, *(machine.cores for machine in chosen.values())))
+    return config
+
+
+class Cluster:
+    """The connection to Ray.
+
+    Parameters
+    ----------
+    config
+        Says which cluster: the one that this process is connected to already, if it is.
+
+    Raises
+    ------
+    ConfigError
+        There is none.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._is_ours = not ray.is_initialized()
+        self._is_of_this_machine = self._is_ours and config.address is None
+        self.name = "of this machine" if config.address is None else f"at {config.address}"
+        quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if not self._is_ours:
+            return
+        try:
+            if config.address is None:
+                cores = max(whole_cores(), config.num_workers or 1)
+                ray.init(
+                    address="local", num_cpus=cores, num_gpus=0, object_store_memory=STORE_NBYTES,
+                    include_dashboard=False, **quiet,
+                )  # fmt: skip
+            else:
+                _knock_at(config.address)
+                ray.init(address=config.address, **quiet)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ConfigError(
+                f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
+                "with: ray start --head, or leave the address out for a cluster of this machine"
+            ) from error
+
+    def machines(self) -> list[Machine]:
+        """The nodes that are alive, in a fixed order."""
+        found = [
+            Machine(
+                node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
+                frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
+            )
+            for node in ray.nodes()
+            if node["Alive"]
+        ]  # fmt: skip
+        return sorted(found, key=lambda machine: machine.id)
+
+    def free_address(self) -> tuple[str, int]:
+        """Address of this machine, as nodes see it, and a port that is free."""
+        return free_address(LOOPBACK if self._is_of_this_machine else ray.util.get_node_ip_address())
+
+    def close(self) -> None:
+        """End the connection; a cluster that was started for the run ends with it."""
+        if self._is_ours:
+            with contextlib.suppress(Exception):
+                ray.shutdown()
+
+
+class Hosted:
+    """A host, as home knows it. No call waits, but for `about`.
+
+    Parameters
+    ----------
+    machine
+        Where it is to be.
+    cores
+        That it is to have for itself.
+    resource
+        Which it must have; None: none.
+    """
+
+    def __init__(self, machine: Machine, cores: int, resource: str | None) -> None:
+        self.machine = machine
+        actor: Any = ray.remote(NodeHost)
+        self._actor = actor.options(
+            num_cpus=cores,
+            resources=None if resource is None else {resource: SHARE},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
+            max_restarts=0,
+            max_task_retries=0,
+        ).remote()
+        self._about: Any = self._actor.about.remote()
+        self._answer: Any = None
+        self._has_begun = False
+        self._asked_at = time.monotonic()
+
+    def about(self, patience: float) -> About:
+        """What is installed there.
+
+        Raises
+        ------
+        NodeLost
+            It has not begun in so many seconds, or cannot.
+        """
+        try:
+            found: About = ray.get(self._about, timeout=patience)
+        except GetTimeoutError:
+            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may have its cores") from None
+        except RayError as error:
+            raise NodeLost(_briefly(error)) from error
+        return found
+
+    def is_begun(self) -> bool:
+        """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
+        if ray.wait([self._about], timeout=0)[0]:
+            return True
+        if time.monotonic() - self._asked_at > BEGIN_SECONDS:
+            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
+        return False
+
+    def begin(self, task: bytes) -> None:
+        """Tell it what its roles are."""
+        self._answer = self._actor.begin.remote(task)
+        self._asked_at = time.monotonic()
+
+    def heard(self) -> Heard | None:
+        """What it has answered since; None if nothing.
+
+        Raises
+        ------
+        NodeLost
+            It is gone, or has been silent for too long.
+        """
+        try:
+            if not ray.wait([self._answer], timeout=0)[0]:
+                silence = time.monotonic() - self._asked_at
+                if silence > (HOST_SILENCE if self._has_begun else BEGIN_SECONDS):
+                    raise NodeLost(f"has not answered for {silence:.0f} s")
+                return None
+            answer: Heard | None = ray.get(self._answer)
+        except RayError as error:
+            raise NodeLost(_briefly(error)) from error
+        self._has_begun = True
+        self._answer = self._actor.hear.remote()
+        self._asked_at = time.monotonic()
+        return answer
+
+    def stop(self, patience: float) -> None:
+        """Ask it to stop its roles."""
+        with contextlib.suppress(RayError):
+            self._answer = self._actor.stop.remote(patience)
+
+    def kill(self, patience: float = 0.0) -> None:
+        """End it, at the latest in so many seconds if it was asked to stop."""
+        with contextlib.suppress(Exception):
+            if patience:
+                ray.wait([self._answer], timeout=patience)
+            ray.kill(self._actor)
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of its roles, by name: waits for the answer."""
+        found: dict[str, int] = ray.get(self._actor.pids.remote(), timeout=BEGIN_SECONDS)
+        return found
+
+
+def _knock_at(address: str) -> None:
+    """Raise OSError where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+
+
+def _in_words(resources: Collection[str]) -> str:
+    return f" with {', '.join(sorted(resources))}" if resources else ""
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _briefly(error: BaseException) -> str:
+    """The last line of what Ray says, without its advice."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

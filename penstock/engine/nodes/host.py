@@ -1,0 +1,167 @@
+"""The host: a node's end of the run, which is told by home what its roles are, and runs them as a machine alone would.
+
+It is an actor of Ray's, and knows nothing of that. Its roles are processes of their own, forked by a launcher, over an
+arena of the node's own. They end with the host's process, however that ends.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import cloudpickle
+import numpy as np
+
+from penstock.engine.backends import launcher
+from penstock.engine.backends.local import LocalBackend
+from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.messages import Failed, Note, Report
+from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
+from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.watching.hangs import HangWatch
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.layout import RunShape
+
+HEAR_SECONDS = 0.2  # that a host gathers reports for before it answers
+COMPARED = ("python", "torch", "penstock")
+
+
+@dataclass(frozen=True)
+class HostTask:
+    """What a host is told.
+
+    Attributes
+    ----------
+    shape
+        The numbers of the node's arena.
+    specs
+        Its roles.
+    forgives_environments
+        Whether a worker whose environment failed is replaced.
+    """
+
+    shape: RunShape
+    specs: Sequence[RoleSpec]
+    forgives_environments: bool
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a host answers.
+
+    Attributes
+    ----------
+    reports
+        What its roles have reported, by the role's name.
+    gauges
+        Their gauges, by the role's name.
+    failure
+        Why the node is of no use any more; empty while it is.
+    """
+
+    reports: list[tuple[str, Report]] = field(default_factory=list)
+    gauges: dict[str, np.ndarray] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is installed in a process, and where it runs.
+
+    Attributes
+    ----------
+    host, pid
+        Name of the machine, and the process's number there.
+    versions
+        Of Python and packages, by name.
+    """
+
+    host: str
+    pid: int
+    versions: dict[str, str]
+
+
+def about_here() -> About:
+    """Look at this process."""
+    versions = {"python": ".".join(platform.python_version_tuple()[:2])}
+    versions |= {name: importlib.metadata.version(name) for name in COMPARED if name != "python"}
+    return About(socket.gethostname(), os.getpid(), versions)
+
+
+def differences(home: About, node: About) -> str:
+    """Say which versions of a node are not those at home; nothing where all are."""
+    pairs = [(name, home.versions.get(name), node.versions.get(name)) for name in COMPARED]
+    return ", ".join(f"{name} {there} (home has {here})" for name, here, there in pairs if here != there)
+
+
+class NodeHost:
+    """Runs a node's roles. One call at a time."""
+
+    def __init__(self) -> None:
+        launcher.prepare()  # it imports while home still makes up its mind
+        self._backend: LocalBackend | None = None
+        self._reports: list[tuple[str, Report]] = []
+        self._failure = ""
+
+    def about(self) -> About:
+        """Say what is installed here."""
+        return about_here()
+
+    def begin(self, task: bytes) -> None:
+        """Make the roles of a pickled `HostTask`."""
+        told: HostTask = cloudpickle.loads(task)
+        self._arena = ExperienceArena.create(told.shape)
+        keep_all_slots(self._arena)
+        specs = settled(told.specs, self._arena)
+        self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
+        self._hangs = HangWatch(specs, self._arena)
+        restarts = Restarts(told.forgives_environments)
+        self._backend = LocalBackend(self._arena, specs, self._take, restarts)
+        self._backend.start()
+
+    def hear(self) -> Heard:
+        """See to the roles for a moment; return what they have reported."""
+        assert self._backend is not None
+        end = time.monotonic() + HEAR_SECONDS
+        try:
+            while not self._failure and (left := end - time.monotonic()) > 0:
+                self._backend.pump(left)
+        except (RoleDied, launcher.LauncherDied) as error:
+            self._failure = str(error)
+        reports, self._reports = self._reports, []
+        reports += [("hang watch", Note(warning)) for warning in self._hangs.look(time.monotonic())]
+        gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
+        return Heard(reports, gauges, self._failure)
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the roles, by name."""
+        return self._backend.pids if self._backend is not None else {}
+
+    def stop(self, patience: float) -> None:
+        """Stop all roles: at first by asking them, after `patience` seconds for certain."""
+        if self._backend is not None:
+            self._backend.close(patience)
+
+    def _take(self, role: str, report: Report) -> None:
+        if isinstance(report, Failed) and role.startswith(SENDER):
+            self._failure = str(report.error or report.text)
+        else:
+            self._reports.append((role, report))
+
+
+def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:
+    """Roles with the data paths that they share on this node, made of what has travelled here."""
+    rollouts = [spec.rollout for spec in specs if isinstance(spec, RolloutRole)]
+    paths = tuple(path.there(arena.policies[number]) for number, path in enumerate(rollouts[0].paths))
+    there: list[RoleSpec] = []
+    for spec in specs:
+        if isinstance(spec, RolloutRole):
+            there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
+        elif isinstance(spec, PolicyRole | SenderRole):
+            there.append(replace(spec, path=paths[spec.policy]))
+    return there

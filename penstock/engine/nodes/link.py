@@ -1,0 +1,329 @@
+"""A node's seat at home: the lanes that stand for the node, and the connection by which it fills their slots."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, array_views, nbytes_of, views_of
+from penstock.engine.nodes.sender import CONTROLS
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, Stream
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.segments import plenty_of
+from penstock.ipc import SlotState
+from penstock.runs.status import NodeStatus
+
+if TYPE_CHECKING:
+    from penstock.engine.paths import DataPath
+
+SLEEP = 0.1  # seconds: the longest sleep on a bell
+TABLE_COLUMNS = 3  # slot, epoch, number
+
+
+class Seat:
+    """One policy's lanes at home that stand for a node. Its slots are owned by the number of the node.
+
+    A slot that is granted is in state WRITING until the node has filled it: the slot table alone says what is granted.
+
+    Parameters
+    ----------
+    node, num_nodes
+        Number of the node, and nodes of the run.
+    arena
+        The policy's arena.
+    path
+        The way of its experience.
+    takes_turns
+        Whether each batch is one segment of every lane: then lanes of a node that is gone give empty ones.
+    """
+
+    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, path: DataPath, takes_turns: bool) -> None:
+        shape = arena.shape
+        self.arena = arena
+        self.node = node
+        self.num_lanes = shape.num_lanes // num_nodes
+        self.first_lane = node * self.num_lanes
+        self.bell = arena.rollout_bells[node * shape.num_workers // num_nodes]
+        self._arrived = path.arrived(arena)
+        self._takes_turns = takes_turns
+        turns, self._lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
+        # Of the home arena, in the order in which the node numbers them.
+        self._slots = turns * shape.num_lanes + self.first_lane + self._lanes
+        self._granted_at = np.full(self.num_lanes, -1, np.int64)  # -1: to a lane that did not wait for it
+        self._took = 0  # nanoseconds from the grant of a slot until it came full, of a lane that waited for it
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._has_been_there = self._is_closed = False
+        self._steps = self._nbytes = self._weights_nbytes = self._stale = self._doubled = 0
+        self._lag = 0.0
+        self.failure: Exception | None = None
+        arena.reclaim(node)  # of a receiver that has died
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def welcome(self, link: Link) -> bool:
+        """Take a connection in place of the one before; False if that is of the same host, or a later one."""
+        with self._lock:
+            before = self._link
+            if self._is_closed or (before is not None and before.incarnation >= link.incarnation):
+                return False
+            if before is not None:
+                before.end()
+                self._count(before)
+            self._let_go()
+            self._link, self._has_been_there = link, True
+            link.begin()
+            return True
+
+    def close(self) -> None:
+        """End the connection; no other is taken."""
+        with self._lock:
+            self._is_closed = True
+            if self._link is not None:
+                self._link.end()
+
+    def fill_in(self) -> bool:
+        """See to a node that is gone: its open slots are given back, or filled with nothing where a batch needs them.
+
+        Raises
+        ------
+        Exception
+            What a connection's thread has raised, but for the end of the connection.
+        """
+        if self.failure is not None:
+            raise self.failure
+        with self._lock:
+            if self._is_closed or not self._has_been_there or (self._link is not None and self._link.is_there):
+                return False
+            if self._link is not None:
+                self._link.end()
+            self._let_go()
+            if not self._takes_turns:
+                return False
+            slots = self._claim_free(self._slots)
+            if len(slots):
+                self._void(slots)
+                self._deliver(slots)
+            return bool(len(slots))
+
+    def status(self) -> NodeStatus:
+        """What came of the node so far."""
+        link = self._link
+        of_link = link.counts() if link is not None else (0, 0, 0, 0)
+        before = (self._nbytes, self._weights_nbytes, self._stale, self._doubled)
+        nbytes, weights_nbytes, stale, doubled = (a + b for a, b in zip(of_link, before, strict=True))
+        return NodeStatus(
+            lanes=self.num_lanes,
+            is_there=link is not None and link.is_there,
+            steps=self._steps,
+            policy_lag=self._lag,
+            nbytes=nbytes,
+            weights_nbytes=weights_nbytes,
+            stale=stale,
+            doubled=doubled,
+        )
+
+    def _count(self, link: Link) -> None:
+        nbytes, weights_nbytes, stale, doubled = link.counts()
+        self._nbytes += nbytes
+        self._weights_nbytes += weights_nbytes
+        self._stale += stale
+        self._doubled += doubled
+
+    # -- slots -----------------------------------------------------------------------------------------------------
+
+    def grant(self) -> np.ndarray:
+        """Keep slots for the node that its lanes may fill; return them as the node numbers them, int64 ``[K]``.
+
+        While the learner has plenty, a lane is granted one slot at a time, and none while a segment of its waits.
+        """
+        slots, arena = self._slots, self.arena
+        waiting = arena.waiting()
+        if len(waiting) >= plenty_of(arena, self._took):
+            has_open = np.isin(slots, arena.slots.owned_by(self.node, SlotState.WRITING))
+            is_held_up = np.zeros(self.num_lanes, np.bool_)
+            is_held_up[self._lanes[has_open | np.isin(slots, waiting)]] = True
+            places = np.flatnonzero(~is_held_up[self._lanes])
+            _, firsts = np.unique(self._lanes[places], return_index=True)
+            slots = slots[places[firsts]]
+        open_before = arena.slots.owned_by(self.node, SlotState.WRITING)
+        claimed = self._claim_free(slots)
+        if len(claimed):
+            lanes = arena.lane_of(claimed) - self.first_lane
+            idle = ~np.isin(lanes, arena.lane_of(open_before) - self.first_lane)
+            self._granted_at[lanes] = np.where(idle, time.monotonic_ns(), -1)
+        return self._to_node(claimed)
+
+    def take(self, stream: Stream, frame: Frame, sequence: Sequence) -> None:
+        """Receive a block: into its slots, or if it is not to be taken into nothing."""
+        arena, count = self.arena, frame.count
+        if not sequence.takes(frame):
+            stream.receive_bytes(frame.nbytes)
+            return
+        table = np.empty((count, TABLE_COLUMNS), np.int64)
+        memory = np.empty((count, arena.shape.state_size), np.float32)
+        heads = array_views(table, memory)
+        stream.receive_into(heads)
+        if not count or table[:, 0].min() < 0 or table[:, 0].max() >= len(self._slots):
+            raise StreamError(f"a block has slots {table[:, 0].tolist()}, where a node has {len(self._slots)}")
+        slots = self._slots[table[:, 0]]
+        is_granted = arena.slots.claim(slots, SlotState.WRITING, SlotState.WRITING, self.node, from_owner=self.node)
+        views = views_of(arena.columns.values(), arena.shape.num_slots, slots)
+        expected = nbytes_of(heads) + nbytes_of(views)
+        if frame.nbytes != expected:
+            raise StreamError(f"a block of {count} segments has {frame.nbytes} bytes, where {expected} are right")
+        if not is_granted.all():
+            sequence.doubled += 1
+            stream.receive_bytes(nbytes_of(views))
+            return
+        stream.receive_into(views)
+        arena.slot_epoch[slots], arena.slot_number[slots] = table[:, 1], table[:, 2]
+        arena.slot_memory[slots] = memory
+        sequence.stale += int((table[:, 1] != arena.control[Control.RUN_EPOCH]).any())
+        granted_at = self._granted_at[slots[0] % arena.shape.num_lanes - self.first_lane]
+        self._took = self._took if granted_at < 0 else time.monotonic_ns() - int(granted_at)
+        self._measure(slots)
+        self._arrived(slots)
+        self._deliver(slots)
+
+    def _measure(self, slots: np.ndarray) -> None:
+        shape = self.arena.shape
+        rows = (slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)).reshape(-1)
+        valid = self.arena.columns["valid"][rows]
+        steps = int(valid.sum())
+        if steps:
+            self._steps += steps
+            self._lag = self.arena.weights.version - float(self.arena.columns["version"][rows][valid].mean())
+
+    def _claim_free(self, slots: np.ndarray) -> np.ndarray:
+        claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
+        return claimed
+
+    def _to_node(self, slots: np.ndarray) -> np.ndarray:
+        turns, lanes = np.divmod(slots, self.arena.shape.num_lanes)
+        numbers: np.ndarray = turns * self.num_lanes + lanes - self.first_lane
+        return numbers
+
+    def _let_go(self) -> None:
+        slots = self.arena.slots.owned_by(self.node, SlotState.WRITING)
+        if len(slots):
+            self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FREE, 0, from_owner=self.node)
+
+    def _void(self, slots: np.ndarray) -> None:
+        arena = self.arena
+        for column in arena.columns.values():
+            column.reshape(arena.shape.num_slots, arena.shape.rows_per_slot, *column.shape[1:])[slots] = 0
+        arena.slot_epoch[slots] = arena.control[Control.RUN_EPOCH]
+        arena.slot_memory[slots] = 0.0
+
+    def _deliver(self, slots: np.ndarray) -> None:
+        arena = self.arena
+        arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, self.node)
+        arena.full.push_many(slots)
+        arena.learner_bell.ring()
+
+
+class Link:
+    """One connection of a node for one policy, with a thread for each direction.
+
+    Parameters
+    ----------
+    stream
+        The connection.
+    seat
+        Whose it is.
+    run, incarnation
+        As the node has said.
+    """
+
+    def __init__(self, stream: Stream, seat: Seat, run: int, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self._stream = stream
+        self._seat = seat
+        self._sequence = Sequence(run, incarnation)
+        self._is_over = False
+        self._weights_nbytes = 0
+        self._threads = [
+            threading.Thread(target=self._until_over, args=(work,), name=name, daemon=True)
+            for name, work in (("taking", self._take), ("telling", self._tell))
+        ]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the node is connected."""
+        return not self._is_over
+
+    def begin(self) -> None:
+        """Let the node know of weights and slots, and take what it sends."""
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """End the connection, and wait until its slots are touched no more."""
+        self._is_over = True
+        self._stream.close()
+        self._seat.bell.ring()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Bytes received, bytes of weights sent, stale and doubled blocks."""
+        return self._stream.received, self._weights_nbytes, self._sequence.stale, self._sequence.doubled
+
+    def _until_over(self, work: object) -> None:
+        try:
+            work()  # type: ignore[operator]
+        except OSError:
+            pass  # the node is gone
+        except Exception as error:
+            if not self._is_over:
+                self._seat.failure = error
+        self._is_over = True
+        self._stream.close()  # the other thread ends, too
+        self._seat.bell.ring()
+
+    def _take(self) -> None:
+        while not self._is_over:
+            frame = self._stream.receive()
+            if frame.kind in (Kind.BLOCK, Kind.TAKEN):
+                self._seat.take(self._stream, frame, self._sequence)
+            elif frame.kind is not Kind.ALIVE:
+                raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
+
+    def _tell(self) -> None:
+        """Say what is new, the newest weights before slots: what is written into these is acted with those."""
+        seat, arena = self._seat, self._seat.arena
+        weights, version = np.empty(arena.weights.size, np.uint8), -1
+        control = np.full(len(CONTROLS), -1, np.int64)
+        next_sign = 0.0
+        while not self._is_over:
+            seen = seat.bell.value
+            granted = seat.grant()  # before the weights are looked at: whoever gives slots back has published
+            if arena.weights.version != version:
+                version = arena.weights.read_into(weights)
+                self._stream.send(self._frame(Kind.WEIGHTS, version, nbytes=weights.nbytes), array_views(weights))
+                self._weights_nbytes += weights.nbytes + Frame.NBYTES
+            words = arena.control[list(CONTROLS)]
+            if (words != control).any():
+                control = words
+                self._send_numbers(Kind.CONTROL, version, control)
+            if len(granted):
+                self._send_numbers(Kind.GRANT, version, granted)
+            elif time.monotonic() >= next_sign:
+                self._stream.send(self._frame(Kind.ALIVE, version))
+            else:
+                seat.bell.wait(seen, SLEEP)
+                continue
+            next_sign = time.monotonic() + ALIVE_INTERVAL
+
+    def _send_numbers(self, kind: Kind, version: int, numbers: np.ndarray) -> None:
+        frame = self._frame(kind, version, count=len(numbers), nbytes=numbers.nbytes)
+        self._stream.send(frame, array_views(numbers))
+
+    def _frame(self, kind: Kind, version: int, **facts: int) -> Frame:
+        epoch = int(self._seat.arena.control[Control.RUN_EPOCH])
+        return Frame(kind, self._sequence.run, self.incarnation, epoch, version, **facts)

@@ -1,0 +1,158 @@
+"""The receiver: at home it puts what nodes send into the slots of the lanes that stand for them, and sends weights.
+
+From the slots on nobody knows where a segment comes from. Each node has a connection for each policy, with two threads:
+one takes what the node sends, one tells it of weights and of slots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.engine.messages import Command, NodeSeen, Note, Tell, unknown
+from penstock.engine.nodes.link import Link, Seat
+from penstock.engine.nodes.steps import StepSeat
+from penstock.engine.nodes.stream import welcome
+from penstock.engine.roles.specs import Role
+from penstock.experience.arena import ExperienceArena
+from penstock.runs.status import NodeStatus
+
+if TYPE_CHECKING:
+    from penstock.engine.paths import DataPath
+
+RECEIVER = "receiver"
+REPORT_INTERVAL = 0.5  # seconds
+
+
+@dataclass(frozen=True)
+class ReceiverRole:
+    """The receiver of a run.
+
+    Attributes
+    ----------
+    address
+        Where it listens.
+    token, run
+        What nodes prove that they belong to the run by, and its number.
+    num_nodes
+        Nodes of the run.
+    paths
+        The way of each policy's experience.
+    takes_turns
+        Whether each batch is one segment of every lane.
+    """
+
+    address: tuple[str, int]
+    token: bytes
+    run: int
+    num_nodes: int
+    paths: tuple[DataPath, ...]
+    takes_turns: tuple[bool, ...]
+    name: str = RECEIVER
+    num_threads: int = 1
+    is_vital: ClassVar[bool] = False
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Listen."""
+        return Receiver(self, arena, report)
+
+
+class Receiver:
+    """Lets nodes in, and watches their connections.
+
+    Parameters
+    ----------
+    spec
+        What it is told.
+    arena
+        The arena of the run's first policy.
+    report
+        Called with `NodeSeen` for each node now and then.
+    """
+
+    def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
+        self.bell = arena.rollout_bells[0]  # rung whenever the learner has given slots back
+        self._spec = spec
+        self._report = report
+        kinds: dict[str, type[Seat]] = {"segments": Seat, "steps": StepSeat}
+        self._seats = [
+            [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
+            for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
+        ]
+        self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone
+        self._next_report = 0.0
+        self._is_over = False
+        self._listener = socket.create_server(spec.address, reuse_port=False)
+        self._thread = threading.Thread(target=self._accept, name="accepting", daemon=True)
+        self._thread.start()
+
+    def poll(self) -> bool:
+        """Fill in for nodes that are gone, and report; False if there was nothing to do."""
+        has_filled = any([seat.fill_in() for seats in self._seats for seat in seats])
+        while self._refusals:
+            self._report(Note(f"warning: a connection to the receiver was refused: {self._refusals.popleft()}"))
+        now = time.monotonic()
+        if now >= self._next_report:
+            self._next_report = now + REPORT_INTERVAL
+            for node, seats in enumerate(zip(*self._seats, strict=True)):
+                self._report(NodeSeen(node, _together(seats)))
+        return has_filled
+
+    def handle(self, command: Command) -> None:
+        """Take a command of the supervisor; a receiver knows none."""
+        raise unknown(RECEIVER, command)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._is_over = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
+        for seats in self._seats:
+            for seat in seats:
+                seat.close()
+
+    def _accept(self) -> None:
+        while not self._is_over:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+
+    def _let_in(self, connection: socket.socket) -> None:
+        try:
+            stream, hello, who = welcome(connection, self._spec.token, self._spec.run)
+            seat = self._seats[who["policy"]][who["node"]]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            connection.close()
+            if not self._is_over:
+                self._refusals.append(str(error))
+            return
+        if not seat.welcome(Link(stream, seat, hello.run, hello.incarnation)):
+            stream.close()
+
+
+def _together(seats: Sequence[Seat]) -> NodeStatus:
+    """What the seats of one node, one for each policy, come to."""
+    first, *others = [seat.status() for seat in seats]
+    for other in others:
+        first = replace(
+            first,
+            is_there=first.is_there and other.is_there,
+            steps=first.steps + other.steps,
+            nbytes=first.nbytes + other.nbytes,
+            weights_nbytes=first.weights_nbytes + other.weights_nbytes,
+            stale=first.stale + other.stale,
+            doubled=first.doubled + other.doubled,
+            policy_lag=max(first.policy_lag, other.policy_lag),
+        )
+    return first
+
+

@@ -1,0 +1,164 @@
+"""Steps on their way from a node's lanes to the replay buffer at home, one row for each call of a writer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.experience.arena import ExperienceArena
+from penstock.experience.run_replay import Replay
+from penstock.replay import Field, ReplayBuffer
+from penstock.replay.writer import Writer
+
+SIGNALS = {"terminated": False, "truncated": False, "mask": True}
+"""What a writer is told beside fields, and what it takes for granted."""
+WRITER = "writer"
+SPARE_CALLS = 8  # of room, beside the calls that lanes may make before they wait
+
+Rows = dict[str, np.ndarray]
+Prioritize = Callable[[Replay, np.ndarray], None]
+
+
+def fields_of_call(fields: Mapping[str, Field], lanes: int) -> dict[str, Field]:
+    """Fields of one call that adds a step of so many lanes: every value of it, and who makes it."""
+    values = {name: Field((lanes, *field.shape), field.dtype) for name, field in fields.items()}
+    signals = {name: Field((lanes,), "bool") for name in SIGNALS}
+    return {f"step_{name}": field for name, field in (values | signals).items()} | {WRITER: Field((), "int64")}
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """Stands on a node where the replay buffer would be; shared by all processes that it travels to.
+
+    Attributes
+    ----------
+    calls
+        What writers have been told, a call in each row.
+    """
+
+    calls: ReplayBuffer
+
+    @classmethod
+    def make(cls, fields: Mapping[str, Field], lanes: int, most_calls: int) -> Outbox:
+        """Make one for writers of so many lanes each, with room for so many calls and some more."""
+        return cls(ReplayBuffer(most_calls + SPARE_CALLS, fields_of_call(fields, lanes)))
+
+    def writer(self, lanes: int = 1) -> OutboxWriter:
+        """Make what a group of lanes writes through."""
+        return OutboxWriter(self.calls)
+
+    def get(self, ids: np.ndarray, fields: tuple[str, ...] | None = None) -> Rows:
+        """Nothing can be read back here: what is found from a row is found at home."""
+        raise KeyError("rows lie at home")
+
+    def __len__(self) -> int:
+        """More than nothing: home says who is let in."""
+        return 1
+
+
+class OutboxWriter:
+    """Stands where `penstock.replay.writer.Writer` would: its calls are made again at home."""
+
+    written = np.empty(0, np.int64)
+
+    def __init__(self, calls: ReplayBuffer) -> None:
+        self._writer = calls.writer()
+        self._number = secrets.randbits(62)  # home makes a writer for each number
+
+    def add(self, **values: Any) -> None:
+        """Write a step of every lane."""
+        lanes = len(values["reward"])
+        signals = {name: np.full(lanes, usual) for name, usual in SIGNALS.items() if name not in values}
+        call = {f"step_{name}": value for name, value in (values | signals).items()}
+        self._writer.add(**call, **{WRITER: np.int64(self._number)})
+
+
+class OutboxReader:
+    """Reads each call once, those of a writer in their order."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._calls = outbox.calls
+        self._read = np.empty(0, np.int64)  # ids among those that are there
+        self._num_read = 0
+
+    def take(self) -> Rows | None:
+        """Return the calls that came since, ``[K, ...]`` by field; None if none did.
+
+        Raises
+        ------
+        RuntimeError
+            Some were overwritten before they were read.
+        """
+        rows, ids = self._calls.live()
+        is_new = ~np.isin(ids, self._read)
+        self._read = ids
+        if not is_new.any():
+            return None
+        found, is_there = self._calls.read(rows[is_new], ids[is_new])
+        self._num_read += int(is_new.sum())
+        written = int(ids[-1]) + 1
+        under_way = min(written, self._calls.capacity) - len(ids)  # begun by another writer, and not finished yet
+        if not is_there.all() or self._num_read + under_way < written:
+            raise RuntimeError("steps were overwritten before they were sent home: the sender is too slow")
+        return {name: np.ascontiguousarray(found[name]) for name in self._calls.fields}
+
+
+class Inbox:
+    """Makes the calls of a node's writers at home.
+
+    Parameters
+    ----------
+    replay
+        The run's.
+    prioritize
+        Gives the rows that a call has finished the priorities that they call for.
+    """
+
+    def __init__(self, replay: Replay, prioritize: Prioritize) -> None:
+        self._replay = replay
+        self._prioritize = prioritize
+        self._writers: dict[int, Writer] = {}
+
+    def add(self, calls: Rows) -> None:
+        """Make calls, ``[K, ...]`` by field. What a writer that is gone had not finished is never finished."""
+        numbers = calls[WRITER].tolist()
+        for place, number in enumerate(numbers):
+            call = {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
+            if number not in self._writers:
+                self._writers[number] = self._replay.buffer.writer(len(call["mask"]))
+            writer = self._writers[number]
+            writer.add(**call)
+            self._prioritize(self._replay, writer.written)
+
+
+@dataclass(frozen=True)
+class NodeReplay(Replay):
+    """The replay of a run as roles of a node have it: an outbox, and steps that home has granted.
+
+    A granted step is an entry in the ring of the node's arena that full slots go through in other runs.
+    """
+
+    @classmethod
+    def of(cls, replay: Replay) -> NodeReplay:
+        """What travels of the run's."""
+        nothing: Any = None
+        return cls(
+            nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
+            reward_clip=replay.reward_clip, first_priorities=replay.first_priorities,
+        )  # fmt: skip
+
+    def is_wanted(self, goal: int) -> bool:
+        """Home says so, by what it grants."""
+        return True
+
+    def lets_in(self, num_steps: int, arena: ExperienceArena) -> bool:
+        """Whether so many steps are granted; they are taken then."""
+        taken = arena.full.pop_many(num_steps)
+        if len(taken) == num_steps:
+            return True
+        arena.full.push_many(taken)
+        return False

@@ -1,0 +1,271 @@
+"""A sender and a receiver over loopback, in one process: what a node writes, home learns from."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from penstock.engine.messages import NodeSeen
+from penstock.engine.nodes.blocks import Frame, Kind
+from penstock.engine.nodes.receiver import Receiver, ReceiverRole
+from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
+from penstock.engine.nodes.steps import StepSeat, StepSender
+from penstock.engine.nodes.stream import free_address
+from penstock.engine.paths.replay import ReplayPath
+from penstock.engine.paths.segment_learner import READER
+from penstock.engine.paths.segments import SegmentPath
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.run_replay import Replay, transition_fields
+from penstock.ipc import SlotState
+from penstock.replay import RateLimiter, ReplayBuffer
+from tests.envs.arrangements import counting_lanes
+from tests.experience.writing import LOGITS, run_shape
+
+OBSERVATION, ACTION = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
+TOKEN, RUN = b"t" * 32, 11
+
+
+class Ends:
+    """Home of two nodes, of which one is there: node 1, whose two lanes are 2 and 3 at home."""
+
+    def __init__(self, *, takes_turns: bool = False, slots_per_lane: int = 2) -> None:
+        numbers = {"slots_per_lane": slots_per_lane, "records": (LOGITS,), "state_size": 3, "weights_nbytes": 16}
+        self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
+        self.reports: list[NodeSeen] = []
+        self.address = free_address("127.0.0.1")
+        spec = ReceiverRole(self.address, TOKEN, RUN, 2, (SegmentPath(),), (takes_turns,))
+        self.home.weights.publish(np.arange(16, dtype=np.uint8), 4)
+        self.receiver = Receiver(spec, self.home, self.reports.append)
+        self.numbers = numbers
+        self.connect(1)
+
+    def connect(self, incarnation: int) -> None:
+        self.node = ExperienceArena.create(run_shape(first_worker=1, segments_per_batch=4, **self.numbers))
+        keep_all_slots(self.node)
+        self.sender = Sender(self.node, Home(self.address, TOKEN, RUN, 1, incarnation), SegmentPath())
+
+    def until(self, is_done) -> None:
+        end = time.monotonic() + 10
+        while not is_done():
+            self.receiver.poll()
+            assert time.monotonic() < end
+            time.sleep(0.002)
+
+    def free(self) -> list[int]:
+        return self.node.slots.in_state(SlotState.FREE).tolist()
+
+    def fill(self, slots: list[int], seed: int = 0) -> None:
+        """Fill granted slots of the node as its lanes would, with bytes of chance, and have them sent."""
+        numbers, node, at = np.random.default_rng(seed), self.node, np.array(slots)
+        assert node.slots.claim(at, SlotState.FREE, SlotState.WRITING, 0).all()
+        for column in node.columns.values():
+            whole = column.reshape(node.shape.num_slots, -1)
+            whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
+        node.slot_epoch[at], node.slot_number[at] = node.control[Control.RUN_EPOCH], at + 1
+        node.slot_memory[at] = numbers.normal(size=(len(at), 3))
+        node.columns["version"][:] = node.weights.version
+        node.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
+        node.full.push_many(at)
+        assert self.sender.poll()
+
+    def arrived(self) -> list[int]:
+        return sorted(self.home.full.pop_many(self.home.full.capacity).tolist())
+
+    def status(self):
+        self.receiver._next_report = 0.0
+        self.receiver.poll()
+        return self.reports[-1].status
+
+    def close(self) -> None:
+        self.sender.close()
+        self.receiver.close()
+
+
+@pytest.fixture
+def ends():
+    made = []
+
+    def make(**settings):
+        made.append(Ends(**settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    assert not [thread.name for thread in threading.enumerate() if thread.name in ("taking", "telling", "listening")]
+
+
+def test_a_block_is_byte_for_byte_what_the_node_has_written(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.fill([0, 3, 1])  # of lane 0, lane 1 in its second turn, and lane 1
+    e.until(lambda: len(e.home.full) == 3)
+    assert e.arrived() == [2, 3, 7]  # lanes 2 and 3 at home, where a turn is four slots
+    for there, here in ((0, 2), (1, 3), (3, 7)):
+        for name, column in e.node.columns.items():
+            theirs, ours = column.reshape(4, -1)[there], e.home.columns[name].reshape(8, -1)[here]
+            assert theirs.tobytes() == ours.tobytes(), name
+        assert e.node.slot_number[there] == e.home.slot_number[here]
+        assert (e.node.slot_memory[there] == e.home.slot_memory[here]).all()
+    assert e.home.slots.in_state(SlotState.FULL).tolist() == [2, 3, 7]
+    status = e.status()
+    assert status.is_there and status.lanes == 2 and status.policy_lag == 0.0
+    assert status.steps == e.node.columns["valid"].reshape(4, -1)[[0, 1, 3], :4].sum()
+    columns = sum(column.nbytes for column in e.node.columns.values()) * 3 / 4
+    assert columns < status.nbytes < columns + 600  # a hello, a header, and some bytes for each segment
+
+
+def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends):
+    e = ends(slots_per_lane=1)
+    e.until(lambda: e.free() == [0, 1])
+    e.fill([0, 1])
+    e.until(lambda: len(e.home.full) == 2)
+    e.arrived()
+    e.home.slots.claim(np.array([2, 3]), SlotState.FULL, SlotState.READING, READER)
+    e.home.weights.publish(np.full(16, 9, np.uint8), 5)
+    assert e.free() == []
+    e.home.release(np.array([3]))
+    e.until(lambda: e.free() == [1])
+    # Whoever writes into a slot that was given back acts with the weights that were published before.
+    weights = np.zeros(16, np.uint8)
+    assert e.node.weights.read_into(weights) == 5 and (weights == 9).all()
+
+
+def test_weights_go_once_for_each_version_and_the_newest_wins(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    for version in range(5, 40):
+        e.home.weights.publish(np.full(16, version, np.uint8), version)
+    e.home.ring_rollout_workers()
+    e.until(lambda: e.node.weights.version == 39)
+    for _ in range(20):
+        e.home.ring_rollout_workers()
+    e.home.control[Control.GOAL] = 77
+    e.home.ring_rollout_workers()
+    e.until(lambda: e.node.control[Control.GOAL] == 77)
+    assert e.status().weights_nbytes <= 3 * (16 + Frame.NBYTES)  # of versions 4 and 39, and one between at most
+
+
+def test_segments_of_an_earlier_epoch_are_counted_and_left_to_the_learner_to_throw_away(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.home.control[Control.RUN_EPOCH] = 1
+    e.node.control[Control.RUN_EPOCH] = 0
+    e.fill([0])
+    e.until(lambda: len(e.home.full) == 1)
+    assert e.home.slot_epoch[2] == 0 and e.status().stale == 1
+    e.home.ring_rollout_workers()
+    e.until(lambda: e.node.control[Control.RUN_EPOCH] == 1)
+
+
+def test_a_block_that_comes_twice_and_one_for_slots_that_were_not_granted_are_refused(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.fill([0])
+    e.until(lambda: len(e.home.full) == 1)
+    kept = e.home.columns["obs"].copy()
+    e.node.columns["obs"][:] = 55
+    e.sender._number = 0
+    e.sender._send(np.array([1]))  # by its number it has come already
+    e.sender._number = 7
+    e.sender._send(np.array([0]))  # its slot is full
+    e.until(lambda: e.status().doubled == 2)
+    assert e.arrived() == [2] and (e.home.columns["obs"] == kept).all()
+    e.fill([1])  # the stream is still in step
+    e.until(lambda: len(e.home.full) == 1)
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+def test_lanes_of_a_node_that_is_gone_stand_still_and_give_nothing_or_empty_segments(ends, takes_turns):
+    e = ends(takes_turns=takes_turns)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert len(e.home.slots.owned_by(1, SlotState.WRITING)) == 4
+    e.sender.close()
+    e.until(lambda: not len(e.home.slots.owned_by(1, SlotState.WRITING)))
+    e.until(lambda: len(e.home.full) == (4 if takes_turns else 0))
+    assert not e.home.columns["valid"].any() and not e.status().is_there
+    assert e.arrived() == ([2, 3, 6, 7] if takes_turns else [])
+    if takes_turns:
+        e.home.slots.claim(np.arange(8), SlotState.FULL, SlotState.READING, READER)
+        e.connect(2)
+        e.until(lambda: e.status().is_there)
+        e.home.release(np.array([2, 3, 6, 7]))
+    else:
+        e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+
+
+def test_a_host_that_was_replaced_is_not_let_in_again(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    before = e.sender
+    e.connect(3)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    late = Sender(ExperienceArena.create(e.node.shape), Home(e.address, TOKEN, RUN, 1, 2), SegmentPath())
+    with pytest.raises(ConnectionError, match="the connection to the home node is lost"):
+        e.until(late.poll)
+    with pytest.raises(ConnectionError, match="the connection to the home node is lost"):
+        e.until(before.poll)
+    e.fill([2])
+    e.until(lambda: len(e.home.full) == 1)
+    late.close()
+    before.close()
+
+
+def test_what_no_node_sends_ends_its_connection_alone(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.sender._stream.send(e.sender._frame(Kind.GRANT))
+    e.until(lambda: not e.status().is_there)
+    e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+
+
+def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once():
+    limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
+    buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
+    path, numbers = ReplayPath(Replay(buffer, limiter, 1, 1.0)), {"segment_length": 1, "weights_nbytes": 16}
+    home = ExperienceArena.create(run_shape(num_workers=2, **numbers))
+    home.control[Control.GOAL] = 1_000
+    seat = StepSeat(1, 2, home, path, False)
+    assert len(seat.grant()) == 4 == limiter.inserts  # two of each lane: more the node may not have open
+    assert len(seat.grant()) == 0
+    seat.take(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
+    assert len(seat.grant()) == 2 and limiter.inserts == 6
+    seat._let_go()  # lost, with three steps that it had not taken
+    assert len(seat.grant()) == 3 and limiter.inserts == 6  # they are counted already
+
+
+def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted():
+    address = free_address("127.0.0.1")
+    limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
+    buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
+    path, numbers = ReplayPath(Replay(buffer, limiter, 1, 1.0)), {"segment_length": 1, "weights_nbytes": 16}
+    home = ExperienceArena.create(run_shape(num_workers=2, **numbers))
+    home.control[Control.GOAL] = 1_000
+    home.weights.publish(np.zeros(16, np.uint8), 0)
+    receiver = Receiver(ReceiverRole(address, TOKEN, RUN, 2, (path,), (False,)), home, lambda report: None)
+    node = ExperienceArena.create(run_shape(first_worker=1, **numbers))
+    keep_all_slots(node)
+    there = path.away().there(node)
+    sender = StepSender(node, Home(address, TOKEN, RUN, 1, 1), there)
+    lanes = counting_lanes("single", [[(3, "terminated")], [(4, "terminated")]])
+    writer = there.writer(node, 0, lanes, 0, None, None)
+    lanes.reset()
+    end, steps = time.monotonic() + 2.0, 0
+    while time.monotonic() < end:
+        sender.poll()
+        if not writer.open():
+            time.sleep(0.01)
+            if steps >= 8 and len(buffer) == steps:
+                break
+            continue
+        lanes.step(np.zeros(2, np.int64))
+        writer.record()
+        steps += 2
+    # Four fill the buffer, four more are the tolerance of the limiter: then everything waits for the learner.
+    assert steps == len(buffer) == limiter.inserts == 8
+    sender.close()
+    receiver.close()

@@ -1,0 +1,117 @@
+"""Runs whose lanes are stepped by the nodes of a Ray cluster: two simulated ones, shared by all tests."""
+
+import os
+import signal
+
+import gymnasium as gym
+import numpy as np
+import psutil
+import pytest
+
+from penstock.algorithms.a3c import A3C
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.config import ConfigError
+from penstock.engine.endings import TrainingFailed
+from penstock.engine.trainer import Trainer
+from tests.engine.processes import Watched
+
+cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
+pytestmark = pytest.mark.timeout(180)
+STORE = 100 * 2**20
+CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
+
+
+@pytest.fixture(scope="module")
+def cluster(kept_launcher):
+    """A head without cores, and two nodes of one."""
+    made = cluster_utils.Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
+    )
+    for name in ("left", "right"):
+        made.add_node(num_cpus=1, object_store_memory=STORE, resources={name: 1})
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def on_nodes(cluster):
+    return {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": 2}
+
+
+def test_two_nodes_bring_what_two_workers_at_home_bring(on_nodes):
+    # Without policy lag, and with streams of random numbers by lane, it makes no difference who steps a lane.
+    settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 2_048}
+    weights = []
+    for of_place in ({**CARTPOLE, "num_workers": 2}, on_nodes):
+        with Trainer(PPO, **of_place, **settings) as trainer:
+            trainer.train(quiet=True)
+            weights.append(trainer.get_parameters()[0])
+            status = trainer.status
+    assert [node.name for node in status.nodes] == ["node-0", "node-1"]
+    assert status.steps == 2_048 and status.policy_lag_max == 0.0
+    for name, tensor in weights[0].items():
+        np.testing.assert_allclose(tensor, weights[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes):
+    killed, pids = [], set()
+    trainer = Trainer(APPO, **on_nodes, total_steps=60_000)
+
+    def kill_one(status):
+        at_home = trainer._supervisor.backend.pids
+        pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
+        if status.steps > 15_000 and not killed and all(node.is_there for node in status.nodes):
+            host = trainer._supervisor.backend._nodes[1].host
+            pids.update(host.pids().values())
+            killed.append(host.about(10.0).pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    with trainer:
+        result = trainer.train(on_update=kill_one, quiet=True)
+        status = trainer.status
+        hosts = [node.host for node in trainer._supervisor.backend._nodes if node.host is not None]
+        pids.update(host.about(10.0).pid for host in hosts)
+        family = Watched([pid for pid in pids if psutil.pid_exists(pid)])
+    assert family.left_after(5.0) == []
+    assert killed and [node.faults for node in status.nodes] == [0, 1]
+    assert result.steps >= 60_000 and result.mean_return > 100.0
+    assert status.nodes[0].steps > status.nodes[1].steps > 5_000
+
+
+def made_at_home_only():
+    """An environment that lacks something on every node: what Ray has started knows its raylet."""
+    if "RAY_RAYLET_PID" in os.environ:
+        raise ModuleNotFoundError("there is no such thing here")
+    return gym.make("CartPole-v1")
+
+
+def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):
+    trainer = Trainer(APPO, **{**on_nodes, "env": made_at_home_only}, total_steps=1_000)
+    with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
+        trainer.train(quiet=True)
+
+
+def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
+    there = r"the cluster at .* has .* \(1 cores\) with left"
+    with pytest.raises(ConfigError, match=f"asks for 3 nodes with 1 cores, for num_workers=1; {there}"):
+        Trainer(APPO, **{**on_nodes, "nodes": 3})
+    with pytest.raises(ConfigError, match=r"asks for 1 nodes with 4 cores, for num_workers=4; the cluster"):
+        Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "num_workers": 4})
+
+
+def test_an_algorithm_whose_workers_share_memory_says_why_it_stays_at_home(on_nodes):
+    with pytest.raises(ConfigError, match='a3c cannot use backend="ray": its rollout workers learn on parameters'):
+        Trainer(A3C, **on_nodes)
+
+
+def test_where_there_is_no_cluster_the_error_says_how_to_start_one():
+    with pytest.raises(ConfigError, match=r"address='127.0.0.1:1': there is no Ray cluster .*ray start --head"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="127.0.0.1:1")
+
+
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_nodes_are_for_the_backend_that_has_some(backend):
+    with pytest.raises(ConfigError, match=f'nodes=2 is for backend="ray", found backend="{backend}"'):
+        Trainer(APPO, **CARTPOLE, backend=backend, nodes=2)

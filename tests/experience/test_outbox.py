@@ -1,0 +1,109 @@
+"""Steps that go by an outbox end up in the replay buffer as if they had been written there."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.engine.paths.replay import ReplayPath
+from penstock.engine.paths.sequences import SequencePath
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.layout import Column
+from penstock.experience.outbox import OutboxReader
+from penstock.experience.run_replay import Replay, transition_fields
+from penstock.experience.sequences import sequence_fields
+from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
+from tests.envs.arrangements import counting_lanes
+from tests.experience.writing import run_shape
+from tests.replay.buffers import priorities_of
+
+OBSERVATION, ACTION = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
+ENDINGS = [[(3, "terminated"), (4, "truncated")], [(2, "truncated"), (5, "terminated")]]
+RECORDS = (*(Column(name, (), "float32") for name in ("value", "max_value")), Column("memory", (2,), "float32"))
+
+
+def transitions() -> ReplayPath:
+    fields = transition_fields(OBSERVATION, ACTION, with_values=True)
+    buffer = ReplayBuffer(500, fields, sampler=Prioritized(alpha=1.0, eps=0.0), n_step=NStep(3, 0.9))
+    first = absolute_td_error
+    return ReplayPath(Replay(buffer, RateLimiter(1.0, 10**6), 1, 1.0, reward_scale=0.5, first_priorities=first))
+
+
+def sequences() -> SequencePath:
+    fields = sequence_fields(OBSERVATION, ACTION, 2, with_values=False)
+    buffer = ReplayBuffer(500, fields, sequences=Sequences(5, 2))
+    return SequencePath(Replay(buffer, RateLimiter(1.0, 10**6), 1, 1.0), burn_in=2, gamma=0.9)
+
+
+def play(path: ReplayPath, arena: ExperienceArena, num_steps: int, before_each: Callable[[], object] = int) -> int:
+    """Step counting lanes whose values and actions follow from where they stand; return how many steps these are."""
+    count = 0
+    lanes = counting_lanes("single", ENDINGS)
+    writer = path.writer(arena, 0, lanes, 0, None, None)
+    lanes.reset()
+    for _ in range(num_steps):
+        before_each()
+        assert writer.open()
+        rows = writer.rows
+        seen = arena.columns["obs"][rows].sum(1)
+        arena.columns["action"][rows] = seen.astype(np.int64) % 2
+        arena.columns["value"][rows], arena.columns["max_value"][rows] = seen, seen + 2
+        arena.columns["memory"][rows] = seen[:, None]
+        lanes.step(arena.columns["action"][rows].copy())
+        writer.record()
+        count += int(lanes.valid.sum())
+    lanes.close()
+    return count
+
+
+@pytest.mark.parametrize("make", [transitions, sequences])
+def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
+    at_home, by_outbox = make(), make()
+    shape = run_shape(segment_length=1, records=RECORDS, state_size=2)
+    direct, node = ExperienceArena.create(shape), ExperienceArena.create(shape)
+    direct.control[Control.GOAL] = 10**9
+    play(at_home, direct, 40)
+    there = by_outbox.away().there(node)
+    reader, inbox = OutboxReader(there.replay.buffer), by_outbox.inbox()
+    granted = 0
+
+    def carry() -> None:
+        nonlocal granted
+        if (calls := reader.take()) is not None:
+            inbox.add(calls)
+        granted += node.full.push_many(np.zeros(4 - len(node.full), np.int64))
+
+    count = play(there, node, 40, carry)
+    carry()
+    assert count == granted - len(node.full)  # what is granted is taken once, and resets are no steps
+    ours, theirs = at_home.replay.buffer.get_all(), by_outbox.replay.buffer.get_all()
+    assert ours.keys() == theirs.keys() and len(ours["reward"]) > 10
+    for name, values in ours.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=name)
+    if make is transitions:
+        np.testing.assert_array_equal(*map(priorities_of, (at_home.replay.buffer, by_outbox.replay.buffer)))
+
+
+def test_a_step_is_taken_only_when_all_of_it_is_granted():
+    arena = ExperienceArena.create(run_shape(segment_length=1, slots_per_lane=4))
+    replay = transitions().away().replay
+    arena.full.push_many(np.zeros(3, np.int64))
+    assert replay.lets_in(2, arena) and not replay.lets_in(2, arena)
+    assert len(arena.full) == 1 and replay.lets_in(1, arena) and not replay.lets_in(1, arena)
+
+
+def test_calls_that_are_overwritten_before_they_are_read_are_an_error():
+    arena = ExperienceArena.create(run_shape(segment_length=1, records=RECORDS))
+    there = transitions().away().there(arena)
+    reader = OutboxReader(there.replay.buffer)
+    arena.full.push_many(np.zeros(8, np.int64))
+    play(there, arena, 3)
+    assert len(reader.take()["writer"]) == 2  # the last step waits for the value of what it led to
+    for _ in range(10):
+        arena.reclaim(0)
+        arena.full.push_many(np.zeros(8, np.int64))
+        play(there, arena, 3)
+    with pytest.raises(RuntimeError, match="steps were overwritten before they were sent home"):
+        reader.take()
