@@ -115,3 +115,12 @@ def test_where_there_is_no_cluster_the_error_says_how_to_start_one():
 def test_nodes_are_for_the_backend_that_has_some(backend):
     with pytest.raises(ConfigError, match=f'nodes=2 is for backend="ray", found backend="{backend}"'):
         Trainer(APPO, **CARTPOLE, backend=backend, nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [({"num_policies": 2}, "several policies"), ({"opponents": "past", "num_agents": 2}, "opponents='past'")],
+)
+def test_nodes_step_lanes_of_one_policy(settings, what):
+    with pytest.raises(ConfigError, match=f'backend="ray" steps lanes of one policy, and there are {what}'):
+        Trainer(APPO, **CARTPOLE, backend="ray", **settings)
