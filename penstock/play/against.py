@@ -111,8 +111,9 @@ class MatchPlayer:
         self._best = best
         self._seed = seed
         self._seating = OneSeat(lanes_for(episodes))
-        self.group = group = make_group(env, self._seating.num_games, seed=seed, seating=self._seating, **given)
+        group = make_group(env, self._seating.num_games, seed=seed, seating=self._seating, **given)
         assert isinstance(group, GuestGames)
+        self.group = group
         self._agents = group.agents
         self._guests = group.guests
         self._part = Part(model, group.learner, deterministic=deterministic, seed=seed)
@@ -170,7 +171,8 @@ class MatchPlayer:
             for episode, result in zip(of_game, results, strict=False)
             if episode.length
         ]
-        played = [*(episode for episode, _ in ended), *part.given_up]
+        given_up = [episode for episode in part.given_up if episode.length]
+        played = [*(episode for episode, _ in ended), *given_up] or [self.group.learner.running_episode(0)]
         return Match(
             name,
             self._agents[seat],

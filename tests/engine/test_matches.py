@@ -15,7 +15,7 @@ from penstock.envs.factories import OUTSIDE
 from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
-from penstock.play.against import OneSeat, evaluation_of
+from penstock.play.against import MatchPlayer, OneSeat, evaluation_of
 from penstock.play.match import Match
 from penstock.play.opponents import OwnOpponent, RandomOpponent
 from penstock.search.objective import read_evaluations
@@ -162,6 +162,15 @@ def test_games_that_are_given_up_are_nobodys():
     with penstock.PPO(**{**SERIAL, "env": Turns, "eval_against": ("random",), "eval_max_steps": 1}) as trainer:
         first, second = trainer.evaluate(6).matches
     assert (first.outcomes, first.unfinished, second.outcomes, second.unfinished) == ((), 6, (), 6)
+
+
+def test_without_time_for_a_single_step_there_is_still_an_answer():
+    seating = {"first_lane": 0, "worker_index": OUTSIDE}
+    with penstock.PPO(**{**SERIAL, "env": Turns}) as trainer:
+        model, env = trainer._policies[0].model, trainer._env
+        player = MatchPlayer(model, env, ("random",), episodes=2, deterministic=True, seed=1, **seating)
+        (evaluation,) = player.play(2, deadline=0.0)
+    assert evaluation.unfinished == evaluation.episodes == 2 and np.isfinite(evaluation.mean_return)
 
 
 def test_what_was_given_up_comes_last_of_an_evaluation():
