@@ -231,6 +231,7 @@ class Supervisor:
         with self._failing_as_a_whole():
             self._start()
             self._set_weights(policy, weights, None)
+            self._exploits.replaced(policy)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
     def copy(self, parent: int | bytes, child: int) -> None:
@@ -244,12 +245,14 @@ class Supervisor:
                 self.copies.copy(parent, child)
             self._policies[child].arena.control[Control.GOAL] = goal
             self._arena.ring_all()
+            self._exploits.replaced(child)
             self.evaluations.forget_all()
 
     def tune(self, policy: int, values: Mapping[str, Any]) -> None:
         """Let other values of a policy's tunable settings hold from its next batch on."""
         self._policies[policy].tune(values)
         self.progress.policies[policy].tuned = self._policies[policy].tuned
+        self._exploits.set_from_outside(policy)
 
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""

@@ -39,6 +39,12 @@ class Lineage:
         """Write down what a member starts from."""
         self._append({"event": "start", "policy": self._names[member], "steps": 0, "after": dict(settings)})
 
+    def set(self, member: int, steps: int, settings: Mapping[str, float], time: float) -> None:
+        """Write down that a member's settings were set from outside."""
+        self._append(
+            {"time": time, "policy": self._names[member], "steps": steps, "event": "set", "after": dict(settings)}
+        )
+
     def go_on(self, count: int) -> None:
         """Keep the first `count` lines: what came later is not what the run goes on from."""
         self.count = count

@@ -137,10 +137,12 @@ def test_episodes_that_began_with_other_weights_are_not_scored():
         population = trainer._supervisor._exploits._population
         team = next(team for team in trainer._supervisor.backend._roles["rollout-0"]._teams if team.policy == 1)
         running = int((team.lanes.running_lengths > 0).sum())
-        ended, scored = trainer.status.policies[1].episodes, population.members[1].episodes
+        ended = trainer.status.policies[1].episodes
+        assert population.members[1].episodes > 0
         trainer.copy_policy(0, 1)
+        assert population.members[1].episodes == 0
         trainer.train(1_024, quiet=True)
-        ended, scored = trainer.status.policies[1].episodes - ended, population.members[1].episodes - scored
+        ended, scored = trainer.status.policies[1].episodes - ended, population.members[1].episodes
         assert running > 0 and ended - scored == running
 
 
@@ -216,6 +218,18 @@ def test_settings_given_when_a_run_goes_on_win_over_restored_ones(tmp_path):
         assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == [2e-3, 2e-3]
         trainer.train(256, quiet=True)
         assert learner_of(trainer, 1)._optimizer.param_groups[0]["lr"] == 2e-3
+
+
+def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:
+        trainer.train(256, quiet=True)
+        trainer.set_hyperparameters({0: {"learning_rate": 5e-3, "value_coef": 1.0}})
+        population = trainer._supervisor._exploits._population
+        assert population.members[0].settings["learning_rate"] == 5e-3
+        assert "value_coef" not in population.members[0].settings  # it is not in the space
+        told = lineage_of(run)[-1]
+        assert (told["event"], told["policy"], told["after"]["learning_rate"]) == ("set", "0", 5e-3)
 
 
 class Fragile(PPO):
