@@ -70,11 +70,10 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[0])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
-    heeds_time = config.backend != "serial" or config.pbt is None
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
     specs: list[RoleSpec] = [
         RolloutRole(
-            RolloutSpec(i, env, paths, config.seed, incarnation, 1, lanes_per_worker, heeds_time),
+            RolloutSpec(i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial"),
             () if is_central else acting,
         )
         for i in range(shape.num_workers)

@@ -41,7 +41,7 @@ class RolloutSpec:
     lanes_per_worker: tuple[int, ...] = ()
     """Lanes of each policy, where a population shares the workers."""
     heeds_time: bool = True
-    """Whether a clock says when episodes are reported; not where a serial run decides something by them."""
+    """Whether a clock says when episodes are reported; in a serial run nothing depends on one."""
 
 
 class RolloutWorker:
