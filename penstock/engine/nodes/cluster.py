@@ -25,7 +25,7 @@ from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
-KNOCK_SECONDS = 5.0  # what the head node has to answer
+KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
 BEGIN_SECONDS = 60.0  # what a host has to begin
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
@@ -123,9 +123,12 @@ class Cluster:
         self._is_ours = not ray.is_initialized()
         self._is_of_this_machine = self._is_ours and config.address is None
         self.name = f"at {config.address}" if config.address is not None else "of this machine"
+        if self._is_ours:
+            self._connect(config)
+        self._head: str = ray.get_runtime_context().gcs_address
+
+    def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if not self._is_ours:
-            return
         try:
             if config.address is None:
                 cores = max(whole_cores(), config.num_workers or 1)
@@ -134,7 +137,7 @@ class Cluster:
                     include_dashboard=False, **quiet,
                 )  # fmt: skip
             else:
-                _knock_at(config.address)
+                _knock_at(config.address, KNOCK_SECONDS)
                 ray.init(address=config.address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
@@ -158,7 +161,7 @@ class Cluster:
     def has_head(self) -> bool:
         """Whether the head node answers."""
         try:
-            _knock_at(ray.get_runtime_context().gcs_address)
+            _knock_at(self._head, LOOK_SECONDS)
         except OSError:
             return False
         return True
@@ -271,11 +274,11 @@ class Hosted:
         return found
 
 
-def _knock_at(address: str) -> None:
+def _knock_at(address: str, timeout: float) -> None:
     """Raise OSError where nobody listens: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=timeout).close()
 
 
 def _in_words(resources: Collection[str]) -> str:
