@@ -28,7 +28,7 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 
-HEAR_SECONDS = 0.2  # that a host gathers reports for before it answers
+HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
 FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
 COMPARED = ("python", "torch", "penstock")
 
