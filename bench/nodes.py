@@ -3,8 +3,9 @@
     python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S]
 
 Both runs learn at home. Each round trains each of them for so many seconds; the other rests meanwhile. Printed are the
-steps/s of every round, the median of the ratios of rounds, and of the run on the node: bytes sent for each step, for
-each byte of its columns, and bytes of weights for each version that was sent. The exit code is 3 if a mark is missed.
+steps/s of every round, the median of the ratios of rounds, policy lag of both, and of the run on the node: bytes sent
+for each step, for each byte of its columns, and bytes of weights for each version. The exit code is 3 if a mark is
+missed.
 """
 
 from __future__ import annotations
@@ -73,18 +74,23 @@ def main() -> int:
         for trainer in (local, node):
             rate(trainer, asked.seconds)  # until it is warm
         first = node.status.nodes[0]
+        seen: dict[Trainer, list[float]] = {local: [], node: []}
         for number in range(asked.rounds):
             order = (local, node) if number % 2 else (node, local)
             rates = {trainer: rate(trainer, asked.seconds) for trainer in order}
+            for trainer in order:
+                seen[trainer].append(trainer.status.policy_lag_mean)
             ratios.append(rates[node] / rates[local])
             print(f"local {rates[local]:9,.0f} steps/s   node {rates[node]:9,.0f} steps/s   ratio {ratios[-1]:.3f}")
+        lags = {trainer: statistics.median(of_rounds) for trainer, of_rounds in seen.items()}
         status, last = node.status, node.status.nodes[0]
         per_step = (last.nbytes - first.nbytes) / (last.steps - first.steps)
         of_columns = per_step / bytes_of_columns(node)
         of_weights = last.weights_nbytes / status.version / node._policies[0].arena.weights.size
     print(f"median ratio {statistics.median(ratios):.3f} (mark {work.mark})")
     print(f"bytes per step {per_step:.1f}, {of_columns:.3f} of its columns (mark {RATIO_OF_BYTES})")
-    print(f"weights: {of_weights:.3f} of one copy per version; policy lag on arrival {last.policy_lag:.2f}")
+    print(f"weights: {of_weights:.3f} of one copy per version")
+    print(f"policy lag of batches, median of rounds: local {lags[local]:.2f}, node {lags[node]:.2f}")
     return 0 if statistics.median(ratios) >= work.mark and of_columns <= RATIO_OF_BYTES else 3
 
 

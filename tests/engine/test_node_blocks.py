@@ -99,7 +99,7 @@ MACHINES = [Machine("a", "one", 4, frozenset()), Machine("b", "two", 8, {"gpu_bo
 
 
 def test_a_machine_is_chosen_for_its_resource_first_and_has_the_cores():
-    chosen = choose(MACHINES, [None, "gpu_box"], cores=4)
+    chosen = choose(MACHINES[::-1], [None, "gpu_box"], cores=4)
     assert {place: machine.id for place, machine in chosen.items()} == {0: "a", 1: "b"}
     assert len(choose(MACHINES, [None] * 3, cores=4)) == 2
     assert choose(MACHINES, ["gpu_box"], cores=4, taken={"b"}) == {}

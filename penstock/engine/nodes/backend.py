@@ -21,7 +21,7 @@ import cloudpickle
 
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
-from penstock.engine.backends.restarts import Restarts
+from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Command, Died, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, resources_wanted
 from penstock.engine.nodes.home_learner import HomeLearnerRole
@@ -32,7 +32,7 @@ from penstock.engine.paths import data_path
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RunShape
+from penstock.experience.layout import RoleKind, RunShape
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 60.0  # what a node has to make its roles and connect
 RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
+KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
+MOST_UNANSWERED = 3  # of these in a row: then it is gone
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
 LONGEST_BACK_OFF = 10.0  # seconds before a node that was lost again and again is tried again
 RATE_SECONDS = 5.0  # rates are of the last seconds
@@ -117,9 +119,11 @@ class NodesBackend:
         self._learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
         self._config: Config = self._learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
+        self._connection.num_users += 1
         self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
         self._cores = arena.shape.num_workers // len(self._nodes)
-        self._next_look = 0.0
+        self._next_look = self._next_knock = 0.0
+        self._unanswered = 0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
         self._home = Home(address, token, run, 0, 0)
         paths = rollouts[0].rollout.paths
@@ -148,6 +152,7 @@ class NodesBackend:
             Something at home is gone that cannot be replaced.
         """
         self._local.pump(timeout)
+        self._require_head()
         for node in self._nodes:
             try:
                 self._see_to(node)
@@ -169,7 +174,8 @@ class NodesBackend:
         if self._is_closed:
             return
         self._is_closed = True
-        hosts = [node.host for node in self._nodes if node.host is not None]
+        head_is_gone = self._unanswered >= MOST_UNANSWERED  # then Ray can end nothing, and hosts end by themselves
+        hosts = [node.host for node in self._nodes if node.host is not None and not head_is_gone]
         try:
             for host in hosts if patience else ():
                 host.stop(patience)
@@ -177,9 +183,19 @@ class NodesBackend:
         finally:
             for host in hosts:
                 host.kill(patience)
-            self._cluster.close_cluster()
+            self._connection.num_users -= 1
+            self._cluster.close_cluster(head_is_gone=head_is_gone)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _require_head(self) -> None:
+        """Raise `RoleDied` once the head node has not answered several times: Ray would end this process later."""
+        now = time.monotonic()
+        if now >= self._next_knock:
+            self._next_knock = now + KNOCK_INTERVAL
+            self._unanswered = 0 if self._connection.has_head else self._unanswered + 1
+            if self._unanswered >= MOST_UNANSWERED:
+                raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
     def _place(self) -> None:
         """Start a host for each node that has none, on machines that stand for no other."""
@@ -239,9 +255,11 @@ class NodesBackend:
         shape = self._arena.shape
         for role, gauges in heard.gauges.items():
             kind, _, number = role.partition("-")
-            name = f"{kind}-{int(number) + node.number * self._cores}" if kind == "rollout" else role
-            # Of the others, the clock counts from another machine's beginning, and its cores are not those at home.
-            self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
+            is_rollout = kind == RoleKind.ROLLOUT
+            name = f"{kind}-{int(number) + node.number * self._cores}" if is_rollout else role
+            # Nothing else: the node's clock counts from another beginning, and its cores are not those at home.
+            if is_rollout or node.number == 0:  # one policy worker stands for those of all nodes
+                self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
         if heard.failure:
             raise self._cluster.NodeLost(heard.failure)
 

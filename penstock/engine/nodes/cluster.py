@@ -25,7 +25,7 @@ from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
-KNOCK_SECONDS = 5.0  # what the head node has to answer
+KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
 BEGIN_SECONDS = 60.0  # what a host has to begin
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
@@ -38,23 +38,35 @@ class NodeLost(RuntimeError):
     """A host is gone, or does not answer."""
 
 
-_cluster: Cluster | None = None
+_cluster: Cluster | None = None  # a process has one connection to Ray
 
 
 def open_cluster(config: Config) -> Cluster:
-    """Connect to the cluster of a config, or return the connection that `settle` has made."""
+    """Connect to the cluster of a config, or return the connection that there is.
+
+    Raises
+    ------
+    ConfigError
+        There is no such cluster, or this process is connected to another one.
+    """
     global _cluster
     if _cluster is None:
         _cluster = Cluster(config)
+    elif _cluster.address != config.address:
+        raise ConfigError(
+            f"address={config.address!r}: another run of this process uses the cluster {_cluster.name}, and a process "
+            "has one connection to Ray: close that run first, or use a process for each"
+        )
     return _cluster
 
 
-def close_cluster() -> None:
-    """End the connection, if there is one, and the cluster if it was started for the run."""
+def close_cluster(*, head_is_gone: bool = False) -> None:
+    """End the connection, unless another run uses it, and the cluster if it was started for the run."""
     global _cluster
-    cluster, _cluster = _cluster, None
-    if cluster is not None:
-        cluster.close()
+    if _cluster is not None and not _cluster.num_users:
+        cluster, _cluster = _cluster, None
+        if not head_is_gone:  # Ray would wait for it
+            cluster.close()
 
 
 def settle(config: Config) -> Config:
@@ -92,6 +104,13 @@ class Cluster:
     config
         Says which cluster: the one that this process is connected to already, if it is.
 
+    Attributes
+    ----------
+    address, name
+        As it is asked for, and in words.
+    num_users
+        Runs that use the connection.
+
     Raises
     ------
     ConfigError
@@ -99,12 +118,17 @@ class Cluster:
     """
 
     def __init__(self, config: Config) -> None:
+        self.address = config.address
+        self.num_users = 0
         self._is_ours = not ray.is_initialized()
         self._is_of_this_machine = self._is_ours and config.address is None
-        self.name = "of this machine" if config.address is None else f"at {config.address}"
+        self.name = f"at {config.address}" if config.address is not None else "of this machine"
+        if self._is_ours:
+            self._connect(config)
+        self._head: str = ray.get_runtime_context().gcs_address
+
+    def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if not self._is_ours:
-            return
         try:
             if config.address is None:
                 cores = max(whole_cores(), config.num_workers or 1)
@@ -113,7 +137,7 @@ class Cluster:
                     include_dashboard=False, **quiet,
                 )  # fmt: skip
             else:
-                _knock_at(config.address)
+                _knock_at(config.address, KNOCK_SECONDS)
                 ray.init(address=config.address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
@@ -132,6 +156,15 @@ class Cluster:
             if node["Alive"]
         ]  # fmt: skip
         return sorted(found, key=lambda machine: machine.id)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the head node answers."""
+        try:
+            _knock_at(self._head, LOOK_SECONDS)
+        except OSError:
+            return False
+        return True
 
     def free_address(self) -> tuple[str, int]:
         """Address of this machine, as nodes see it, and a port that is free."""
@@ -241,11 +274,11 @@ class Hosted:
         return found
 
 
-def _knock_at(address: str) -> None:
+def _knock_at(address: str, timeout: float) -> None:
     """Raise OSError where nobody listens: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=timeout).close()
 
 
 def _in_words(resources: Collection[str]) -> str:

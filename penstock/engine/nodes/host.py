@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,8 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 
-HEAR_SECONDS = 0.2  # that a host gathers reports for before it answers
+HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
+FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -108,6 +110,9 @@ class NodeHost:
         self._reports: list[tuple[str, Report]] = []
         self._failure = ""
 
+        self._asked_at = time.monotonic()
+        threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
+
     def about(self) -> About:
         """Say what is installed here."""
         return about_here()
@@ -127,6 +132,7 @@ class NodeHost:
     def hear(self) -> Heard:
         """See to the roles for a moment; return what they have reported."""
         assert self._backend is not None
+        self._asked_at = time.monotonic()
         end = time.monotonic() + HEAR_SECONDS
         try:
             while not self._failure and (left := end - time.monotonic()) > 0:
@@ -146,6 +152,20 @@ class NodeHost:
         """Stop all roles: at first by asking them, after `patience` seconds for certain."""
         if self._backend is not None:
             self._backend.close(patience)
+
+    def _end_when_forgotten(self) -> None:
+        """End this process, and all roles with it, when home is gone, or cannot be reached.
+
+        Home asks nothing while it rests between two trainings. Then its receiver and the senders are connected.
+        """
+        while time.monotonic() - self._asked_at < FORGOTTEN_SECONDS or self._is_connected():
+            time.sleep(1.0)
+        os._exit(1)
+
+    def _is_connected(self) -> bool:
+        """Whether all senders are there: they end with their connection."""
+        senders = [pid for name, pid in self.pids().items() if name.startswith(SENDER)]
+        return bool(senders) and all(os.path.exists(f"/proc/{pid}") for pid in senders)
 
     def _take(self, role: str, report: Report) -> None:
         if isinstance(report, Failed) and role.startswith(SENDER):

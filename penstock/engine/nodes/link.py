@@ -85,6 +85,11 @@ class Seat:
             if self._link is not None:
                 self._link.end()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the node was there, and is not."""
+        return self._has_been_there and not (self._link is not None and self._link.is_there)
+
     def fill_in(self) -> bool:
         """See to a node that is gone: its open slots are given back, or filled with nothing where a batch needs them.
 
@@ -96,7 +101,7 @@ class Seat:
         if self.failure is not None:
             raise self.failure
         with self._lock:
-            if self._is_closed or not self._has_been_there or (self._link is not None and self._link.is_there):
+            if self._is_closed or not self.is_gone:
                 return False
             if self._link is not None:
                 self._link.end()
@@ -149,12 +154,13 @@ class Seat:
             places = np.flatnonzero(~is_held_up[self._lanes])
             _, firsts = np.unique(self._lanes[places], return_index=True)
             slots = slots[places[firsts]]
-        open_before = arena.slots.owned_by(self.node, SlotState.WRITING)
         claimed = self._claim_free(slots)
-        if len(claimed):
-            lanes = arena.lane_of(claimed) - self.first_lane
-            idle = ~np.isin(lanes, arena.lane_of(open_before) - self.first_lane)
-            self._granted_at[lanes] = np.where(idle, time.monotonic_ns(), -1)
+        if not len(claimed):
+            return claimed
+        lanes = arena.lane_of(claimed) - self.first_lane
+        open_before = np.setdiff1d(arena.slots.owned_by(self.node, SlotState.WRITING), claimed)
+        idle = ~np.isin(lanes, arena.lane_of(open_before) - self.first_lane)
+        self._granted_at[lanes] = np.where(idle, time.monotonic_ns(), -1)
         return self._to_node(claimed)
 
     def take(self, stream: Stream, frame: Frame, sequence: Sequence) -> None:
