@@ -208,9 +208,10 @@ class Config(PopulationConfig):
         is_legal = bool(counts) and all(n == "all" or (type(n) is int and n > 0) for n in counts)
         legal = 'a number of nodes, "all", or such as {"sampler": 2}: how many have a resource, by its name'
         require(is_legal, "nodes", self.nodes, legal)
-        if self.backend == "ray" and (self.policies or self.num_policies > 1 or self.opponents != "none"):
-            what = f"opponents={self.opponents!r}" if self.opponents != "none" else "several policies"
-            raise ConfigError(f'backend="ray" steps lanes of one policy, and there are {what}: use backend="local"')
+        if self.backend == "ray" and self.opponents != "none":
+            raise ConfigError(
+                f'backend="ray" has no place for guests on nodes, and opponents={self.opponents!r}: use backend="local"'
+            )
         if self.backend != "ray" and (self.nodes != 1 or self.address is not None):
             given = f"nodes={self.nodes!r}" if self.nodes != 1 else f"address={self.address!r}"
             raise ConfigError(

@@ -117,10 +117,6 @@ def test_nodes_are_for_the_backend_that_has_some(backend):
         Trainer(APPO, **CARTPOLE, backend=backend, nodes=2)
 
 
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [({"num_policies": 2}, "several policies"), ({"opponents": "past", "num_agents": 2}, "opponents='past'")],
-)
-def test_nodes_step_lanes_of_one_policy(settings, what):
-    with pytest.raises(ConfigError, match=f'backend="ray" steps lanes of one policy, and there are {what}'):
-        Trainer(APPO, **CARTPOLE, backend="ray", **settings)
+def test_nodes_have_no_place_for_guests():
+    with pytest.raises(ConfigError, match='backend="ray" has no place for guests on nodes, and opponents=\'past\''):
+        Trainer(APPO, **CARTPOLE, backend="ray", opponents="past", num_agents=2)

@@ -3,8 +3,6 @@
 import json
 import os
 
-import gymnasium
-import numpy as np
 import pytest
 import torch
 
@@ -15,6 +13,7 @@ from penstock.engine.exploits import Copies, Exploits
 from penstock.experience.arena import Control
 from penstock.population.lineage import Lineage
 from tests.comparing import identical
+from tests.envs.told_lane import ToldItsLane
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -254,28 +253,9 @@ def test_a_policy_that_diverges_copies_another_and_the_run_goes_on(tmp_path):
     assert rescue["after"]["learning_rate"] in (pytest.approx(8e-4), pytest.approx(1.2e-3))
 
 
-class Told(gymnasium.Env):
-    """An episode of four steps without reward, whose first metric is the better the lower its lane is."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, lane):
-        self.lane = lane
-
-    def reset(self, *, seed=None, options=None):
-        self.tick = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self.tick += 1
-        info = {"metrics": {"wealth": -float(self.lane)}}
-        return np.zeros(1, np.float32), 0.0, self.tick == 4, False, info
-
-
 def test_a_population_may_be_ranked_by_what_environments_report(tmp_path):
     run = tmp_path / "run"
-    with penstock.PPO(**{**PBT, "env": Told, "pbt_metric": "wealth", "run_dir": str(run)}) as trainer:
+    with penstock.PPO(**{**PBT, "env": ToldItsLane, "pbt_metric": "wealth", "run_dir": str(run)}) as trainer:
         trainer.train(2_000, quiet=True)
     exploits = [line for line in lineage_of(run) if line["event"] == "exploit"]
     assert exploits and all((line["policy"], line["parent"]) == ("1", "0") for line in exploits)

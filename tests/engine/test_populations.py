@@ -1,6 +1,5 @@
 """Several policies where an environment has one agent: each plays environments of its own in the same workers."""
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -9,6 +8,7 @@ from penstock.config import ConfigError
 from penstock.play.evaluation import evaluate_together
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.envs.told_lane import ToldItsLane
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -19,28 +19,10 @@ SMALL = {
 }  # fmt: skip
 
 
-class Paid(gymnasium.Env):
-    """Two steps, of which each pays by the number of the lane."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, lane):
-        self.lane = lane
-
-    def reset(self, *, seed=None, options=None):
-        self.tick = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self.tick += 1
-        return np.zeros(1, np.float32), 10.0**self.lane / 2, self.tick == 2, False, {}
-
-
 def test_every_environment_is_of_one_policy_and_no_two_have_one_number():
     seen = {0: set(), 1: set()}
 
-    with penstock.PPO(Paid, **SMALL) as trainer:
+    with penstock.PPO(ToldItsLane, **SMALL) as trainer:
         exploits = trainer._supervisor._exploits
         exploits.take_episodes = lambda policy, finished, is_new: seen[policy].update(round(r) for r, _ in finished)
         trainer.train(512, quiet=True)
@@ -94,7 +76,7 @@ def by_parity(agent, env):
 
 def test_a_function_says_who_plays_what():
     settings = {**SMALL, "policies": {"a": {}, "b": {}}, "num_policies": 1, "policy_of": by_parity, "batch_size": 8}
-    with penstock.PPO(Paid, **settings) as trainer:
+    with penstock.PPO(ToldItsLane, **settings) as trainer:
         assert [policy.arena.shape.num_lanes for policy in trainer._policies] == [6, 2]
         trainer.train(512, quiet=True)
         ours, theirs = trainer.status.policies
