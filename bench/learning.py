@@ -178,7 +178,7 @@ TASKS = {
         "rainbow --env LunarLander-v3 --preset lunarlander", "best", 100, 3, "100 episodes >= 200 within 500k steps"
     ),
     "pendulum": Task("ppo --env Pendulum-v1 --preset pendulum", "latest", 100, 5, "100 episodes >= -200"),
-    "pendulum-td3": _pendulum("td3", 30),
+    "pendulum-td3": _pendulum("td3", 7),
     "pendulum-sac": _pendulum("sac", 45),
     "pendulum-ddpg": _pendulum("ddpg", 45),
     **{
