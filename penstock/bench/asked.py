@@ -76,5 +76,6 @@ def parse(args: list[str], own: argparse.ArgumentParser, own_help: str) -> Asked
     from penstock.flags import parse_config
 
     config = parse_config(algorithm.Config, flags, prog=f"{own.prog} {name}")
-    require_directory_of(found.json)
+    if "json" in found:
+        require_directory_of(found.json)
     return Asked(name, algorithm, config, flags, found)

@@ -17,14 +17,7 @@ from torch import Tensor
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import (
-    Config,
-    ConfigError,
-    change_config,
-    checked,
-    make_config,
-    with_schedules,
-)
+from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
 from penstock.engine.acting.weights import Best
 from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption

@@ -78,7 +78,6 @@ def own_flags() -> argparse.ArgumentParser:
     parser.add_argument("--population", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--dir", type=Path)
-    parser.add_argument("--json", type=Path, default=None, help=argparse.SUPPRESS)
     return parser
 
 

@@ -23,7 +23,7 @@ from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Diverged, LearnedInWorker, Tell
 from penstock.engine.paths.base import DataPath
-from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, LearningDiverged, require_finite_updates
+from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, skipped_again
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
@@ -216,16 +216,6 @@ class ActorLearner(Inference):
         self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
         self._brought[Contribution.STEPS] += learned
 
-    def _require_finite(self, problem: str) -> None:
-        copy = self._weights
-        try:
-            require_finite_updates(self._skipped_in_a_row, problem, copy.updates, copy.steps, self._config)
-        except LearningDiverged as error:
-            if self._config.pbt is None:
-                raise
-            self._skipped_in_a_row = 0
-            self._report(Diverged(self._arena.policy, str(error)))
-
     def _take_settings(self, config: Any) -> None:
         """Go on with other values of tunable settings."""
         self._config = config
@@ -244,8 +234,10 @@ class ActorLearner(Inference):
             )
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
-            self._skipped_in_a_row += 1
-            self._require_finite(str(problem))
+            self._skipped_in_a_row = skipped_again(
+                self._skipped_in_a_row + 1, str(problem), copy.updates, copy.steps, self._config,
+                lambda story: self._report(Diverged(arena.policy, story)),
+            )  # fmt: skip
             return True
         self._skipped_in_a_row = 0
         if arena.control[Control.WEIGHTS_SET] != copy.weights_set:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,13 +42,28 @@ class LearningDiverged(RuntimeError):
     """Loss or gradient was not finite too many times in a row."""
 
 
-def require_finite_updates(skipped_in_a_row: int, problem: str, updates: int, steps: int, config: Config) -> None:
-    """Raise `LearningDiverged` once too many updates in a row were skipped, the last one because of `problem`."""
-    if skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-        raise LearningDiverged(
-            f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: lower "
-            f"learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
-        )
+def skipped_again(
+    skipped_in_a_row: int, problem: str, updates: int, steps: int, config: Config, diverged: Callable[[str], object]
+) -> int:
+    """Return how many updates in a row count as skipped, after so many were, the last one because of `problem`.
+
+    Where they are too many, a policy of a population is reported with `diverged`, and 0 count.
+
+    Raises
+    ------
+    LearningDiverged
+        They are too many, and there is no population.
+    """
+    if skipped_in_a_row < MAX_SKIPPED_IN_A_ROW:
+        return skipped_in_a_row
+    story = (
+        f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: lower "
+        f"learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
+    )
+    if config.pbt is None:
+        raise LearningDiverged(story)
+    diverged(story)
+    return 0
 
 
 @dataclass(frozen=True)
@@ -225,14 +241,10 @@ class Learner:
     def _skip(self, problem: str) -> None:
         """Count an update that was left out because loss or gradient was not finite."""
         self._skipped += 1
-        self._skipped_in_a_row += 1
-        try:
-            require_finite_updates(self._skipped_in_a_row, problem, self._updates, self._steps, self._config)
-        except LearningDiverged as error:
-            if self._config.pbt is None:
-                raise
-            self._skipped_in_a_row = 0
-            self._report(Diverged(self._arena.policy, str(error)))
+        self._skipped_in_a_row = skipped_again(
+            self._skipped_in_a_row + 1, problem, self._updates, self._steps, self._config,
+            lambda story: self._report(Diverged(self._arena.policy, story)),
+        )  # fmt: skip
 
     def _publish(self) -> None:
         if self._weights.version != self._version:
