@@ -16,7 +16,7 @@ SHORT_RUNS = {
     "custom_algorithm.py": (["2000"], r"mean return \S+ after 2,048 steps \(steps\)"),
     "hindsight.py": (["1500"], r"hindsight=None: success rate \S+\nhindsight=future: success rate \S+"),
     "memory.py": (["2000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
-    "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,50\d steps \(steps\)"),
+    "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,5\d\d steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
     "ray_trainable.py": (["2000", "1"], r"best: mean return \S+ with learning rate \S+"),
     "external_pbt.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
