@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in SLOW or place.as_posix() in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from walking through thousands of tests whenever somebody calls it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
