@@ -196,8 +196,8 @@ def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
 
 def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys_family():
     given = {**SMALL, "env": DelayedPicture, "env_kwargs": {"length": 8, "pays": 2.0}, "segment_length": 16,
-             "batch_size": 64, "learning_rate": 2e-3, "redistributor_interval": 4}  # fmt: skip
-    with penstock.PPO(**{**given, "total_steps": 4_800, "seed": 1}) as algo:
+             "batch_size": 64, "learning_rate": 2e-3, "redistributor_interval": 6}  # fmt: skip
+    with penstock.PPO(**{**given, "total_steps": 2_400, "seed": 1}) as algo:
         algo.train(quiet=True)
         choice, shown = chosen_first(algo, algo.get_parameters()[0], DelayedPicture), algo.status.experience
         algorithm = algo._policies[0].algorithm
