@@ -18,6 +18,8 @@ from penstock.replay.writer import Writer
 
 ROUNDS = 8  # segments of each lane that there is room for
 FLAGS = ("first", "ended", "valid")
+STEPS = ("obs", "action", "reward", *FLAGS)
+CUTS = ("truncated", "value")  # of each step: whether it was cut off, and what was expected when its action was chosen
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,16 @@ class Feed:
     ----------
     buffer
         A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended and valid ``[T]``, and the
-        numbers of its lane and of itself among its lane's.
+        numbers of its lane and of itself among its lane's. Where values are recorded, also truncated and value ``[T]``.
     observation
         What a lane shows. Of stacks of frames only the newest one is kept.
+    names
+        Of the columns of steps.
     """
 
     buffer: ReplayBuffer
     observation: ObservationSpec
+    names: tuple[str, ...] = STEPS
 
     @classmethod
     def make(cls, shape: RunShape, length: int | None = None) -> Feed:
@@ -54,26 +59,30 @@ class Feed:
         """
         length, newest = length or shape.segment_length, shape.observation.newest
         number = Field((), "int64")
+        has_values = any(column.name == "value" for column in shape.records)
         fields = {
             "obs": Field((length, *newest.shape), newest.dtype),
             "action": Field((length, *shape.action.column_shape), shape.action.column_dtype),
             "reward": Field((length,), "float32"),
             **dict.fromkeys(FLAGS, Field((length,), "bool")),
+            **({"truncated": Field((length,), "bool"), "value": Field((length,), "float32")} if has_values else {}),
             "lane": number,
             "number": number,
         }
-        return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation)
+        names = (*STEPS, *CUTS) if has_values else STEPS
+        return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation, names)
 
     def reader(self) -> FeedReader:
         """Make what reads it."""
-        return FeedReader(self.buffer)
+        return FeedReader(self)
 
 
 class FeedReader:
     """Reads each segment once, those of a lane in their order, as far as they are still there."""
 
-    def __init__(self, buffer: ReplayBuffer) -> None:
-        self._buffer = buffer
+    def __init__(self, feed: Feed) -> None:
+        self._buffer = feed.buffer
+        self._names = feed.names
         self._read = np.empty(0, np.int64)  # ids among those that are there
 
     def take(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
@@ -85,7 +94,7 @@ class FeedReader:
             return
         found, is_there = self._buffer.read(rows[is_new], ids[is_new])
         for n in np.flatnonzero(is_there).tolist():
-            segment = {name: found[name][n] for name in ("obs", "action", "reward", *FLAGS)}
+            segment = {name: found[name][n] for name in self._names}
             yield int(found["lane"][n]), int(found["number"][n]), segment
 
 
@@ -122,7 +131,7 @@ def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.
     writer.add(
         obs=steps(feed.observation.newest_of(columns["obs"])),
         ended=steps(columns["terminated"]) | steps(columns["truncated"]),
-        **{name: steps(columns[name]) for name in ("action", "reward", "first", "valid")},
+        **{name: steps(columns[name]) for name in feed.names if name not in ("obs", "ended")},
         lane=lanes,
         number=arena.slot_number[slots],
     )
@@ -151,7 +160,7 @@ class FeedWriter:
         self._lanes = lane_numbers
         self._numbers = np.zeros(len(lane_numbers), np.int64)
         found = feed.buffer.allocate(1)
-        self._row = {name: found[name][0] for name in ("obs", "action", "reward", *FLAGS)}
+        self._row = {name: found[name][0] for name in STEPS}
         self.length = len(self._row["valid"])
 
     def add(self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool) -> None:

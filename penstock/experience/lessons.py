@@ -20,7 +20,8 @@ class Episode:
     obs, action
         ``[T, ...]``, as they lie in their columns.
     return_
-        Sum of its rewards.
+        Sum of its rewards. Of an episode that was truncated where values are known: of those before the last one, and
+        what was expected when its last action was chosen.
     loss
         What it cost when it was last learned from, or first looked at.
     """
@@ -127,7 +128,8 @@ class Assembly:
         lane, number
             Whose it is, and which of its lane.
         segment
-            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode) and valid.
+            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode) and valid; perhaps
+            truncated and value.
         """
         if number != self._next.get(lane, number) and self._open.pop(lane, None) is not None:
             self.missed += 1
@@ -146,6 +148,8 @@ class Assembly:
             episode.obs.append(segment["obs"][rows])
             episode.action.append(segment["action"][rows])
             episode.return_ += float(segment["reward"][rows].sum(dtype=np.float64))
+            if "value" in segment and segment["truncated"][rows[-1]]:
+                episode.return_ += float(segment["value"][rows[-1]]) - float(segment["reward"][rows[-1]])
             episode.length += len(rows)
             if episode.length > self._max_steps:
                 self._open[lane] = None

@@ -76,6 +76,28 @@ def test_episodes_are_those_that_the_environment_played(run):
         assert episode.return_ == sum(1000 * number + step for step in range(1, length + 1))
 
 
+def test_where_values_learn_from_original_rewards_a_truncated_episode_counts_what_was_expected_in_its_last_step():
+    feeding = Feeding(PPO, **SETTINGS, redistribution_value="original")
+    try:
+        reader, assembly, episodes, expected = feeding.feed.reader(), Assembly(100), [], []
+        for _ in range(16):
+            batch = feeding.take()
+            is_cut = batch.truncated[:, 0] & batch.valid[:, 0]
+            expected += batch.records["value"][:, 0][is_cut].tolist()
+            for lane, number, segment in reader.take():
+                episodes += [episode for episode in assembly.add(lane, number, segment) if lane == 0]
+    finally:
+        feeding.close()
+    whole = [sum(1000 * number + step for step in range(1, e.length + 1)) for number, e in enumerate(episodes)]
+    cut = [number for number, episode in enumerate(episodes) if episode.length == 3]
+    assert len(cut) > 2 and [e.return_ for e in episodes if e.length != 3] == [
+        return_ for number, return_ in enumerate(whole) if number not in cut
+    ]
+    for number, value in zip(cut, expected, strict=False):
+        assert episodes[number].return_ == pytest.approx(whole[number] - (1000 * number + 3) + value, abs=1e-3)
+        assert value != 0.0
+
+
 def test_what_is_overwritten_before_it_is_read_is_missing_in_the_numbers(run):
     reader = run.feed.reader()
     for _ in range(ROUNDS + 5):

@@ -60,6 +60,15 @@ def test_an_episode_of_which_a_segment_is_missing_is_dropped_and_counted():
     assert [episode.obs[0, 0] for episode in found] == [0, 2, 3] and assembly.missed == 1
 
 
+def test_a_truncated_episode_counts_what_was_expected_instead_of_its_last_reward():
+    lane = lane_of([4, 3, 2], False)
+    ends = np.flatnonzero(lane["ended"])
+    lane["truncated"], lane["value"] = np.zeros(9, bool), np.full(9, np.nan)
+    lane["truncated"][ends[1]], lane["value"][ends[1]] = True, 50.0
+    found, _ = assembled(cut(lane, 4))
+    assert [episode.return_ for episode in found] == [1.0 + 2.0 + 3.0 + 4.0, 1.0 + 2.0 + 50.0, 1.0 + 2.0]
+
+
 def test_lanes_are_put_together_by_themselves():
     assembly, (one, other) = Assembly(99), (cut(lane_of([4], False), 2), cut(lane_of([3, 1], False), 2))
     found = [

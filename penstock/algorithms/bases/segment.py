@@ -48,6 +48,8 @@ class SegmentAlgorithm(Algorithm):
         self._elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
         if self._elite is not None:
             self.records = (*self.records, "features")
+        if getattr(config, "rewards", "environment") == "rudder" and self.config.redistribution_value == "original":
+            self.records = (*self.records, "value")  # it takes the place of what a truncated episode still earns
         has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
 
