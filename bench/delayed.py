@@ -19,13 +19,13 @@ process (``backend="serial"``).
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from runs_file import RunsFile
 
 import penstock
 from penstock.bench.machine import describe
@@ -173,26 +173,20 @@ def main() -> None:
     given = flags.parse_args()
     print(describe())
     tasks, delays = ([given.growing], given.delays) if given.growing else (given.tasks, [None])
-    runs: list[dict[str, Any]] = []
-    there: dict[tuple[Any, ...], dict[str, Any]] = {}
-    if given.write and given.write.exists():
-        for run in map(json.loads, given.write.read_text().splitlines()):
-            there[run["task"], run["learner"], run["seed"], run["delay"], run["limit"]] = run
+    runs, measured = list[dict[str, Any]](), RunsFile(given.write)
     for seed in range(1, given.seeds + 1):
         for task in tasks:
             for delay in delays:
                 for learner in given.learners:
-                    key = (task, learner, seed, delay or USUAL[task], given.limit)
-                    if key not in there:
-                        there[key] = train(task, learner, seed, delay, given.limit)
-                        run = there[key]
+                    what = {"task": task, "learner": learner, "seed": seed, "limit": given.limit}
+                    run = measured.find(**what, delay=delay or USUAL[task])
+                    if run is None:
+                        run = train(task, learner, seed, delay, given.limit)
+                        measured.add(run)
                         print(f"{task} {learner} seed {seed} delay {run['delay']}: {run['episodes']:,} episodes, "
                               f"{run['steps']:,} steps, {run['seconds']:.0f} s"
                               f"{'' if run['solved'] else ', given up'}", flush=True)  # fmt: skip
-                        if given.write:
-                            with given.write.open("a") as file:
-                                file.write(json.dumps(run) + "\n")
-                    runs.append(there[key])
+                    runs.append(run)
     table(runs)
     if given.plot and given.growing:
         draw(runs, given.growing, given.plot)

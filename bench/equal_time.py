@@ -11,10 +11,11 @@ line of JSON for each run: runs found there are not made again.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 from typing import Any
+
+from runs_file import RunsFile
 
 import penstock
 from penstock.bench.machine import describe
@@ -54,26 +55,20 @@ def main() -> None:
     flags.add_argument("--write", type=Path, metavar="FILE")
     given = flags.parse_args()
     print(describe())
-    runs: list[dict[str, Any]] = []
-    if given.write and given.write.exists():
-        runs = [json.loads(line) for line in given.write.read_text().splitlines()]
-    there = {(run["task"], run["algorithm"], run["seconds"], run["seed"]) for run in runs}
+    measured = RunsFile(given.write)
     for task in given.tasks:
         seconds = given.seconds or TASKS[task][2]
         for seed in range(1, given.seeds + 1):
             for algorithm in ALGORITHMS:
-                if (task, algorithm, seconds, seed) in there:
+                if measured.find(task=task, algorithm=algorithm, seconds=seconds, seed=seed):
                     continue
                 run = train(task, algorithm, seconds, seed)
-                runs.append(run)
+                measured.add(run)
                 print(f"{task} {algorithm} seed {seed}: {run['return']:.1f} after {run['steps']:,} steps and "
                       f"{run['updates']:,} updates", flush=True)  # fmt: skip
-                if given.write:
-                    with given.write.open("a") as file:
-                        file.write(json.dumps(run) + "\n")
         for algorithm in ALGORITHMS:
             key = (task, algorithm, seconds)
-            found = [run["return"] for run in runs if (run["task"], run["algorithm"], run["seconds"]) == key]
+            found = [r["return"] for r in measured.runs if (r["task"], r["algorithm"], r["seconds"]) == key]
             print(f"{task}, {seconds:g} s, {algorithm}: median {statistics.median(found):.1f} "
                   f"({min(found):.1f} to {max(found):.1f})")  # fmt: skip
 

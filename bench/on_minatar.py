@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from runs_file import RunsFile
 
 import penstock
 from penstock.bench.machine import describe
@@ -118,24 +119,18 @@ def main() -> None:
     flags.add_argument("--write", type=Path, metavar="FILE")
     given = flags.parse_args()
     print(describe())
-    runs: list[dict[str, Any]] = []
-    if given.write and given.write.exists():
-        runs = [json.loads(line) for line in given.write.read_text().splitlines()]
+    measured = RunsFile(given.write)
     methods = given.methods or COMPARISONS[given.comparison]
-    there = {(run["game"], run["method"], run["seed"], run["steps"]) for run in runs}
     for seed in range(1, given.seeds + 1):
         for game in given.games:
             for method in methods:
-                if (game, method, seed, given.steps) in there:
+                if measured.find(game=game, method=method, seed=seed, steps=given.steps):
                     continue
-                runs.append(train(game, method, seed, given.steps))
-                run = runs[-1]
+                run = train(game, method, seed, given.steps)
+                measured.add(run)
                 print(f"{game} {method} seed {seed}: {run['training']:.2f}, {run['final']:.2f} final, "
                       f"{run['seconds']:.0f} s", flush=True)  # fmt: skip
-                if given.write:
-                    with given.write.open("a") as file:
-                        file.write(json.dumps(run) + "\n")
-    runs = [run for run in runs if run["steps"] == given.steps and run["method"] in methods]
+    runs = [run for run in measured.runs if run["steps"] == given.steps and run["method"] in methods]
     for measure in ("training", "final"):
         table(runs, methods, measure)
     if given.plot:

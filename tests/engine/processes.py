@@ -39,6 +39,11 @@ def pids_of(trainer: Trainer) -> dict[str, int]:
     return trainer._supervisor.backend.pids
 
 
+def roles_of(trainer: Trainer) -> list[int]:
+    """Process ids of a run's roles: its launcher may be kept for the next run."""
+    return [pid for name, pid in pids_of(trainer).items() if name != "launcher"]
+
+
 class Watched:
     """Processes as they are now: whoever gets their numbers later is not mistaken for them."""
 

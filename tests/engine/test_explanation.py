@@ -13,7 +13,7 @@ from penstock.play.explanation import explain_run, explained, play
 from penstock.play.policy import Policy, load_policy
 from tests.envs.counting import CountingEnv
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
 SMALL = {
     "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16, "hidden_sizes": (8,),
     "total_steps": 200, "backend": "serial", "eval_interval": 0,

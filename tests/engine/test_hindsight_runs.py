@@ -26,7 +26,7 @@ from tests.engine.replaying import replay_of
 from tests.envs.goals import Places
 from tests.places import BENCH
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 BITS = f"{BENCH / 'environments' / 'bit_flipping.py'}:BitFlipping"
 SERIAL: dict[str, Any] = {

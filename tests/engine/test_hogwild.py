@@ -35,10 +35,10 @@ from penstock.play.noise import NoiseStreams
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
 from tests.engine.stubborn import STAY, StubbornWorker, always
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("one_thread", "kept_launcher")]
 
 LOCAL: dict[str, Any] = {**without(TINY, "batch_size"), "run_dir": None}
 SERIAL: dict[str, Any] = {**LOCAL, "backend": "serial", "segment_length": 5, "seed": 5}
@@ -371,7 +371,7 @@ def test_two_workers_both_contribute_and_their_steps_add_up(tmp_path):
         assert (brought[:2] > 0).any(1).all() and not brought[2].any()
         assert 0 <= status.policy_lag_min <= status.policy_lag_mean <= status.policy_lag_max
         assert math.isfinite(status.losses["policy_loss"])
-        family = Watched(list(pids_of(trainer).values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
 

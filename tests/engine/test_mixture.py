@@ -29,9 +29,9 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.checkpoint import load_checkpoint
 from tests.comparing import identical
-from tests.engine.processes import TINY, Watched, pids_of, wait_until
+from tests.engine.processes import TINY, Watched, pids_of, roles_of, wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
 
 SMALL: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 64,
@@ -125,7 +125,7 @@ def test_sources_learn_in_processes(kind, memory):
     settings = {**SMALL, "backend": "local", "memory": memory, "memory_size": 6, "total_steps": 2_500}
     with penstock.IMPALA(**settings, replay=source(kind)) as algo:
         result = algo.train(quiet=True)
-        processes = Watched(list(pids_of(algo).values()))
+        processes = Watched(roles_of(algo))
         shown, name = algo.status.experience, kind.partition(",")[0]
         assert result.steps >= 2_500 and algo.status.updates > 20
         assert shown[f"replay/{name}/segments"] == 20 and shown[f"replay/{name}/uses"] > 0.5

@@ -15,7 +15,7 @@ from penstock.population.lineage import Lineage
 from tests.comparing import identical
 from tests.envs.told_lane import ToldItsLane
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SPACE = {
     "learning_rate": {"low": 1e-5, "high": 1e-2, "log": True},

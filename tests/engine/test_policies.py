@@ -16,10 +16,10 @@ from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
-from tests.engine.processes import Watched, pids_of, wait_until
+from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.two_sides import TwoSides
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SIDES = {"hunters": {"agents": "hunter_*", "learning_rate": 0.01}, "prey": {"agents": "prey", "entropy_coef": 0.0}}
 SMALL = {
@@ -145,7 +145,7 @@ def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
         os.kill(killed, signal.SIGKILL)
         trainer.train(3_000, quiet=True)
         wait_until(lambda: pids_of(trainer).get("rollout-0", killed) != killed, "the worker is replaced")
-        status, watched = trainer.status, Watched(list(pids_of(trainer).values()))
+        status, watched = trainer.status, Watched(roles_of(trainer))
         assert status.restarts == 1 and all(policy.steps > 900 for policy in status.policies)
     assert not watched.left_after(5.0)
 

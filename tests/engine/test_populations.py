@@ -10,7 +10,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.envs.told_lane import ToldItsLane
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("kept_launcher")]
 
 SMALL = {
     "num_policies": 2, "num_workers": 2, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,

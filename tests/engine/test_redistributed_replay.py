@@ -26,7 +26,7 @@ from tests.engine.delayed import Delayed
 from tests.engine.processes import pids_of
 from tests.engine.replaying import replay_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("kept_launcher")]
 
 SMALL: dict[str, Any] = {
     "env": Delayed, "num_workers": 1, "num_envs_per_worker": 4, "hidden_sizes": (16,), "batch_size": 16,

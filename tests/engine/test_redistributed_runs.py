@@ -19,9 +19,9 @@ from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
-from tests.engine.processes import Watched, pids_of
+from tests.engine.processes import Watched, pids_of, roles_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("kept_launcher")]
 
 
 SMALL: dict[str, Any] = {
@@ -230,7 +230,7 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
     with Trainer(PPO, **settings) as trainer:
         assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
         assert trainer.status.restarts == 1
-        processes = Watched(list(pids_of(trainer).values()))
+        processes = Watched(roles_of(trainer))
     assert processes.left_after(10.0) == []
 
 

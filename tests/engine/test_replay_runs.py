@@ -20,11 +20,11 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.collecting import Witnessed
-from tests.engine.processes import Watched, pids_of
+from tests.engine.processes import Watched, pids_of, roles_of
 from tests.engine.replaying import TINY, replay_of
 from tests.envs.faulty import FaultyEnv
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SERIAL: dict[str, Any] = {
     **TINY, "learning_starts": 20, "total_steps": 400, "learning_rate": 3e-3, "seed": 3, "eval_interval": 0,
@@ -374,7 +374,7 @@ def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends
     assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack
     assert len(replay_of(trainer).buffer) == 1_000
 
-    processes = Watched(list(pids_of(trainer).values()))
+    processes = Watched(roles_of(trainer))
     os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {path}"):
         trainer.train(10**6, quiet=True)
@@ -390,7 +390,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from
             trainer.train(quiet=True, on_update=At(300, lambda: os.kill(os.getpid(), signal.SIGINT)))
         steps, updates = interruption.value.result.steps, trainer.status.updates
         assert abs(updates - (steps - 100)) <= trainer.config.slack
-        processes = Watched(list(pids_of(trainer).values()))
+        processes = Watched(roles_of(trainer))
     assert processes.left_after(2.0) == []
     checkpoint = RunDirectory.open(path).checkpoints.latest()
     assert checkpoint.meta["steps"] >= 300 and checkpoint.state["replay"]["batches"] == checkpoint.meta["updates"]

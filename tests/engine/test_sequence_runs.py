@@ -28,7 +28,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.engine.replaying import replay_of
 from tests.envs.masked import MaskedEnv, legal_action
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SERIAL: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 2, "hidden_sizes": (8,), "memory_size": 6,
