@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, parse
 from penstock.config import Config, ConfigError
-from penstock.runs.jobs import split_cores
+from penstock.search.asked import cores_of_jobs, directory_of, require_as_they_are, require_counts, say, workers_of_job
 from penstock.search.directory import SearchDirectory
 from penstock.search.report import best_of, table_of, to_json, told
 from penstock.search.searching import Searching
@@ -63,27 +62,24 @@ def command(args: list[str]) -> bool:
     own = asked.own
     _require_optuna()
     _check(own, asked.config)
-    try:
-        cores = split_cores(own.jobs)
-    except ValueError as error:
-        raise BenchUsageError(str(error)) from None
+    cores = cores_of_jobs(own.jobs)
     given = names_of(asked.flags, asked.config)
-    workers = min(len(cores[0]), 16)
+    workers = workers_of_job(cores)
     space = read_space(own.space, _with_workers(asked.config, workers), given)
-    directory = SearchDirectory.share(_directory(own, asked), _facts(asked, space, workers))
+    directory = SearchDirectory.share(directory_of(asked, "search"), _facts(asked, space, workers))
     config = _with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
     searching = Searching(
         directory, study, [directory.facts["algorithm"], *asked.flags, *directory.shared_flags], config,
-        seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=_say,
+        seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=say,
     )  # fmt: skip
-    _say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
+    say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
     try:
         searching.run()
     except KeyboardInterrupt:
-        _say("interrupted: the same command goes on")
+        say("interrupted: the same command goes on")
         raise
     finally:
         _present(directory, study, space, own.json)
@@ -132,13 +128,8 @@ def _shown_flags() -> argparse.ArgumentParser:
 def _check(own: argparse.Namespace, config: Config) -> None:
     if own.space is None:
         raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that is searched")
-    for name in ("trials", "jobs", "seeds"):
-        if getattr(own, name) < 1:
-            raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
-    for name, why in _TOLD_OTHERWISE.items():
-        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
-        if value != default:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal in a search: {why}")
+    require_counts(own, "trials", "jobs", "seeds")
+    require_as_they_are(config, _TOLD_OTHERWISE, "in a search")
     if config.eval_interval == 0:
         raise BenchUsageError("--eval-interval 0 is not legal in a search: trials are compared by their evaluations")
 
@@ -146,13 +137,6 @@ def _check(own: argparse.Namespace, config: Config) -> None:
 def _require_optuna() -> None:
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("penstock search needs the package optuna: pip install 'penstock[tune]'")
-
-
-def _directory(own: argparse.Namespace, asked: Asked) -> Path:
-    if own.dir is not None:
-        return own.dir
-    env = asked.config.env if isinstance(asked.config.env, str) else "env"
-    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"search-{env}-{asked.algorithm.name()}")
 
 
 def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
@@ -181,10 +165,7 @@ def _present(directory: SearchDirectory, study: Any, space: Space, file: Path | 
     if best_of(tried):
         console = Console(width=None if sys.stdout.isatty() else _WIDE)
         console.print(table_of(tried, space.names, directory.facts["seeds"]))
-    _say(told(directory, tried))
+    say(told(directory, tried))
     if file is not None:
         file.write_text(json.dumps(to_json(directory, tried), indent=1) + "\n")
 
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.config import Config
-from penstock.runs.jobs import split_cores
+from penstock.search.asked import cores_of_jobs, directory_of, require_as_they_are, require_counts, say, workers_of_job
 from penstock.search.population import PopulationRuns
 
 _OWN_FLAGS = """flags of the population itself:
@@ -49,26 +49,23 @@ def command(args: list[str]) -> bool:
         return True
     own, config = asked.own, asked.config
     _check(own, config)
-    try:
-        cores = split_cores(own.jobs)
-    except ValueError as error:
-        raise BenchUsageError(str(error)) from None
+    cores = cores_of_jobs(own.jobs)
     if config.num_workers is None:
-        config = replace(config, num_workers=min(len(cores[0]), 16))
+        config = replace(config, num_workers=workers_of_job(cores))
     from penstock.algorithms import algorithm_id
 
-    runs = PopulationRuns(_directory(own, config, asked.algorithm.name()), algorithm_id(asked.algorithm), config,
-                          own.population, cores, _say)  # fmt: skip
+    directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
+    runs = PopulationRuns(directory, algorithm, config, own.population, cores, say)
     try:
         runs.run()
     except KeyboardInterrupt:
-        _say("interrupted: the same command goes on")
+        say("interrupted: the same command goes on")
         raise
     found = [(score, number) for number, score in enumerate(runs.scores()) if score is not None]
     if found:
         score, number = max(found)
         settings = ", ".join(f"{name}={value:.4g}" for name, value in runs.population.members[number].settings.items())
-        _say(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
+        say(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
     return True
 
 
@@ -92,20 +89,5 @@ def _with_space(args: list[str]) -> list[str]:
 def _check(own: argparse.Namespace, config: Config) -> None:
     if config.pbt is None:
         raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that may change")
-    if own.jobs < 1:
-        raise BenchUsageError(f"--jobs {own.jobs} is not legal: 1 or more")
-    for name, why in _TOLD_OTHERWISE.items():
-        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
-        if value != default:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal here: {why}")
-
-
-def _directory(own: argparse.Namespace, config: Config, algorithm: str) -> Path:
-    if own.dir is not None:
-        return Path(own.dir)
-    env = config.env if isinstance(config.env, str) else "env"
-    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"pbt-{env}-{algorithm}")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    require_counts(own, "jobs")
+    require_as_they_are(config, _TOLD_OTHERWISE, "here")

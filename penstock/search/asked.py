@@ -1,0 +1,81 @@
+"""What the commands that train many runs have in common: cores, a directory, and settings that are theirs to choose."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.bench import BenchUsageError
+from penstock.bench.asked import Asked
+from penstock.config import Config
+from penstock.runs.jobs import split_cores
+
+
+def require_counts(own: argparse.Namespace, *names: str) -> None:
+    """Refuse flags that count something, and are less than 1.
+
+    Raises
+    ------
+    BenchUsageError
+        One of them is.
+    """
+    for name in names:
+        if getattr(own, name) < 1:
+            raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
+
+
+def require_as_they_are(config: Config, why: Mapping[str, str], where: str) -> None:
+    """Refuse settings that the command chooses itself.
+
+    Parameters
+    ----------
+    config
+        The settings.
+    why
+        For each of them, why it may not be given.
+    where
+        That it is not legal there, as the message says it: "here".
+
+    Raises
+    ------
+    BenchUsageError
+        One of them was given.
+    """
+    for name, reason in why.items():
+        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
+        if value != default:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal {where}: {reason}")
+
+
+def cores_of_jobs(jobs: int) -> list[list[int]]:
+    """Cores for each of so many runs at once.
+
+    Raises
+    ------
+    BenchUsageError
+        There are fewer cores than jobs.
+    """
+    try:
+        return split_cores(jobs)
+    except ValueError as error:
+        raise BenchUsageError(str(error)) from None
+
+
+def workers_of_job(cores: list[list[int]]) -> int:
+    """Rollout workers of a run where nothing else says how many: one for each core of its job."""
+    return min(len(cores[0]), 16)
+
+
+def directory_of(asked: Asked, what: str) -> Path:
+    """Where the command writes: what ``--dir`` says, or ``runs/WHAT-ENV-ALGORITHM``."""
+    if asked.own.dir is not None:
+        return Path(asked.own.dir)
+    env = asked.config.env if isinstance(asked.config.env, str) else "env"
+    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"{what}-{env}-{asked.algorithm.name()}")
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
