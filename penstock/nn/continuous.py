@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
@@ -251,7 +252,8 @@ class Critics(nn.Module):
     ) -> None:
         super().__init__()
         self.num_critics = num_critics
-        sizes = (input_size, *hidden_sizes)
+        self.sizes = sizes = (input_size, *hidden_sizes)
+        self.is_rectified = activation == "relu"
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
         # In place where that is possible: a layer's output is of no use without it, and memory costs time.
@@ -259,6 +261,9 @@ class Critics(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into values ``[C, N]``, or of several quantiles ``[C, N, M]``."""
+        if self.is_rectified and fused.fits(x):
+            values = self._fused(x, self.num_critics)
+            return values if values.shape[-1] > 1 else values.squeeze(-1)
         x = x.expand(self.num_critics, *x.shape)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.baddbmm(layer.bias, x, layer.weight))
@@ -274,10 +279,21 @@ class Critics(nn.Module):
 
     def first(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``."""
+        if self.is_rectified and fused.fits(x):
+            return self._fused(x, 1).view(-1)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.addmm(layer.bias[0], x, layer.weight[0]))
         with without_autocast(x.device):
             return (x.float() * self.head.weight[0].mT).sum(-1) + self.head.bias[0, 0]
+
+
+    def _fused(self, x: Tensor, count: int) -> Tensor:
+        layers = cast("list[StackedLinear]", [*self.hidden, self.head])
+        parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
+        return fused.layers(
+            x, parameters, self.sizes, num_networks=self.num_critics, count=count,
+            num_outputs=self.head.weight.shape[-1],
+        )  # fmt: skip
 
 
 class StackedLinear(nn.Module):

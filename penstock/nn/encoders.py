@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
@@ -49,6 +50,21 @@ class MLP(nn.Sequential):
             layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
         super().__init__(*layers)
         self.output_size: int = sizes[-1]
+        self.sizes = sizes
+        self.is_rectified = activation == "relu" and len(sizes) > 1
+
+    def forward(self, x: Seen) -> Tensor:
+        """Turn what the first stage gives into features ``[N, F]``."""
+        first, *_ = layers = list(self)
+        if isinstance(first, SideBySide):
+            x = first(x)
+        if self.is_rectified and fused.fits(x):
+            linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+            parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
+            return fused.layers(x, parameters, self.sizes, is_turned=True).squeeze(0)
+        for layer in layers[isinstance(first, SideBySide) :]:
+            x = layer(x)
+        return x
 
 
 class NatureCNN(nn.Sequential):

@@ -1,0 +1,161 @@
+"""Fully connected layers with rectifiers on a CPU: all of them in one call of the native core, forward and backward.
+
+Torch makes some ten calls for each layer, and reads and writes what lies between them. Products of matrices are those
+of the library that torch brings along, bfloat16's too, whose sums stay float32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from penstock._native import Layers, use_products
+
+
+@functools.cache
+def is_available() -> bool:
+    """Whether torch's library of products is one that the native core can call."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        addresses = [
+            ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+            for name in ("sgemm_", "cblas_gemm_bf16bf16f32")
+        ]
+    except (OSError, AttributeError):
+        return False
+    use_products(*addresses)
+    x, weight, bias = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -4.0], [5.0, 6.0]]), torch.tensor([0.5, 0.0])
+    found = _forward(Layers(1, [2, 2], 0, False), x, [weight, bias], 1, False)[0]
+    return found.tolist() == [[[13.5, 8.0]]]
+
+
+def fits(x: Tensor) -> bool:
+    """Whether layers over this input, ``[N, I]``, can be computed here: float32, on the CPU."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and x.dim() == 2 and is_available()
+
+
+def layers(
+    x: Tensor,
+    parameters: Sequence[Tensor],
+    sizes: tuple[int, ...],
+    *,
+    num_networks: int = 1,
+    count: int = 1,
+    num_outputs: int = 0,
+    is_turned: bool = False,
+) -> Tensor:
+    """Run an input that `fits` through the layers of several networks of the same sizes.
+
+    Under ``torch.autocast`` to bfloat16 hidden layers multiply in it, and sum in float32.
+
+    Parameters
+    ----------
+    x : Tensor
+        The input of each of them, float32 ``[N, I]``.
+    parameters : sequence of Tensor
+        Weight ``[C, inputs, outputs]`` and bias ``[C, outputs]`` of each hidden layer, which a rectifier follows, and
+        then of the head, which none follows, if there is one. Each lies in one piece; ones may stand among the sizes.
+    sizes : tuple of int
+        ``I``, and the widths of the hidden layers.
+    num_networks, count : int
+        Number ``C`` of networks, and how many of them are run, from the first on.
+    num_outputs : int
+        Width ``M`` of the head; 0: there is none.
+    is_turned : bool
+        Whether weights lie as ``[C, outputs, inputs]``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[count, N, M]``, or without a head the last hidden layer's.
+    """
+    native, x = _native(num_networks, sizes, num_outputs, is_turned), x.contiguous()
+    in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    if torch.is_grad_enabled() and (x.requires_grad or any(each.requires_grad for each in parameters)):
+        answer: Tensor = _Pass.apply(native, count, in_bf16, x, *parameters)
+        return answer
+    return _forward(native, x, parameters, count, in_bf16)[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turned: bool) -> Layers:
+    return Layers(num_networks, list(sizes), num_outputs, is_turned)
+
+
+def _forward(
+    native: Layers, x: Tensor, parameters: Sequence[Tensor], count: int, in_bf16: bool
+) -> tuple[Tensor, Tensor]:
+    """The output, and what is kept for the way back."""
+    rows = len(x)
+    kept = torch.empty(native.kept_nbytes(rows, count, in_bf16), dtype=torch.uint8)
+    out = torch.empty((count, rows, native.width))
+    addresses = [each.data_ptr() for each in parameters]
+    native.forward(x.data_ptr(), rows, count, addresses, kept.data_ptr(), out.data_ptr(), in_bf16)
+    return out, kept
+
+
+def _is_needed(node: Any) -> tuple[bool, bool]:
+    """Whether the gradient that goes to this node is asked for, and whether it goes to a parameter's ``grad``.
+
+    ``backward(inputs=...)`` asks for some alone; ``autograd.grad`` wants them as its result.
+    """
+    try:
+        return node is not None and torch._C._will_engine_execute_node(node), True
+    except RuntimeError:
+        return True, False
+
+
+def _gradients_in_a_row(parameters: Sequence[Tensor]) -> Tensor | None:
+    """The first parameter's ``grad``, if all have one and each lies behind the one before; else None."""
+    first = parameters[0].grad
+    if first is None:
+        return None
+    address = first.data_ptr()
+    for each in parameters:
+        if each.grad is None or each.grad.data_ptr() != address:
+            return None
+        address += each.nbytes
+    return first
+
+
+class _Pass(torch.autograd.Function):
+    """A pass that can be gone back. Only gradients that are asked for are computed.
+
+    Those of parameters are added to their ``grad`` at once where these lie in a row, as a learner's do.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, native: Layers, count: int, in_bf16: bool, x: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        out, kept = _forward(native, x, parameters, count, in_bf16)
+        ctx.save_for_backward(x, kept, out, *parameters)
+        ctx.of = native, count, in_bf16
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, kept, out, *parameters = ctx.saved_tensors
+        native, count, in_bf16 = ctx.of
+        (needs_x, _), *rest = (_is_needed(node) for node, _ in ctx.next_functions)
+        gradient, d_x = gradient.contiguous(), torch.empty_like(x) if needs_x else None
+        into, gradients = None, [None] * len(parameters)
+        if any(is_needed for is_needed, _ in rest):
+            into = _gradients_in_a_row(parameters) if all(is_kept for _, is_kept in rest) else None
+            if into is None:
+                into = torch.zeros(native.num_parameters)
+                parts = into.split([each.numel() for each in parameters])
+                gradients = [part.view_as(each) for part, each in zip(parts, parameters, strict=True)]
+        native.backward(
+            x.data_ptr(), len(x), count, [each.data_ptr() for each in parameters], kept.data_ptr(), out.data_ptr(),
+            gradient.data_ptr(), 0 if d_x is None else d_x.data_ptr(), 0 if into is None else into.data_ptr(), in_bf16,
+        )  # fmt: skip
+        return None, None, None, d_x, *gradients

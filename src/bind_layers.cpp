@@ -1,0 +1,61 @@
+// Python face of fused layers. Addresses are checked by nobody: penstock.nn.fused takes them from tensors.
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "bindings.h"
+#include "layers.h"
+
+namespace penstock {
+namespace {
+
+template <class Pointer>
+Pointer at(uintptr_t address) {
+  return reinterpret_cast<Pointer>(address);
+}
+
+std::vector<const float*> floats_at(const std::vector<uintptr_t>& addresses) {
+  std::vector<const float*> found;
+  for (const uintptr_t address : addresses) found.push_back(at<const float*>(address));
+  return found;
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& module) {
+  module.def(
+      "use_products",
+      [](uintptr_t sgemm, uintptr_t bf16_gemm) {
+        blas = {at<Blas::Sgemm>(sgemm), at<Blas::Bf16Gemm>(bf16_gemm)};
+      },
+      nb::arg("sgemm"), nb::arg("bf16_gemm"), "Tell where products of matrices are computed.");
+  nb::class_<Layers>(module, "Layers", "Fully connected layers with rectifiers, of several networks side by side.")
+      .def(nb::init<int, std::vector<int>, int, bool>(), nb::arg("networks"), nb::arg("sizes"), nb::arg("outputs"),
+           nb::arg("is_turned"))
+      .def_prop_ro("num_parameters", &Layers::num_parameters)
+      .def_prop_ro("width", &Layers::width)
+      .def("kept_nbytes", &Layers::kept_nbytes, nb::arg("n"), nb::arg("count"), nb::arg("in_bf16"))
+      .def(
+          "forward",
+          [](const Layers& layers, uintptr_t x, int n, int count, const std::vector<uintptr_t>& parameters,
+             uintptr_t kept, uintptr_t out, bool in_bf16) {
+            const auto found = floats_at(parameters);
+            const nb::gil_scoped_release released;
+            layers.forward(at<const float*>(x), n, count, found, at<std::byte*>(kept), at<float*>(out), in_bf16);
+          },
+          nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
+          nb::arg("in_bf16"))
+      .def(
+          "backward",
+          [](const Layers& layers, uintptr_t x, int n, int count, const std::vector<uintptr_t>& parameters,
+             uintptr_t kept, uintptr_t out, uintptr_t gradient, uintptr_t d_x, uintptr_t d_parameters, bool in_bf16) {
+            const auto found = floats_at(parameters);
+            const nb::gil_scoped_release released;
+            layers.backward(at<const float*>(x), n, count, found, at<const std::byte*>(kept), at<const float*>(out),
+                            at<const float*>(gradient), at<float*>(d_x), at<float*>(d_parameters), in_bf16);
+          },
+          nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
+          nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"));
+}
+
+}  // namespace penstock

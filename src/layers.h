@@ -1,0 +1,370 @@
+// Fully connected layers with rectifiers, of several networks side by side, forward and backward in one call each.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "blas.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
+#define PENSTOCK_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define PENSTOCK_WIDE
+#endif
+#define PENSTOCK_INLINE inline __attribute__((always_inline))
+
+namespace penstock {
+
+// The nearest bfloat16, of two equally near the even one; NaN stays NaN.
+PENSTOCK_INLINE Bf16 nearest_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return static_cast<Bf16>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+
+PENSTOCK_WIDE inline void to_bf16(const float* __restrict from, Bf16* __restrict to, size_t count) {
+  for (size_t i = 0; i < count; ++i) to[i] = nearest_bf16(from[i]);
+}
+
+PENSTOCK_WIDE inline void add_bias(float* __restrict y, const float* __restrict bias, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n)
+    for (size_t o = 0; o < width; ++o) y[n * width + o] += bias[o];
+}
+
+PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    float* __restrict row = y + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      const float value = row[o] + bias[o];
+      row[o] = value < 0.0f ? 0.0f : value;
+    }
+  }
+}
+
+// The same, and rounded besides.
+PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, Bf16* __restrict rounded, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    float* __restrict row = y + n * width;
+    Bf16* __restrict to = rounded + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      const float value = row[o] + bias[o];
+      row[o] = value < 0.0f ? 0.0f : value;
+      to[o] = nearest_bf16(row[o]);
+    }
+  }
+}
+
+// The gradient of what went into rectifiers that gave h, in place, or rounded; it is added up over rows.
+PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const float* __restrict h, float* __restrict sum, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    float* row = gradient + n * width;
+    const float* of = h + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      row[o] = of[o] <= 0.0f ? 0.0f : row[o];
+      sum[o] += row[o];
+    }
+  }
+}
+
+PENSTOCK_WIDE inline void rectifier_gradient(const float* __restrict gradient, const Bf16* __restrict h, float* __restrict sum, Bf16* __restrict rounded,
+                                             size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    const float* row = gradient + n * width;
+    const Bf16* of = h + n * width;
+    Bf16* __restrict to = rounded + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      const float value = of[o] == 0 ? 0.0f : row[o];
+      sum[o] += value;
+      to[o] = nearest_bf16(value);
+    }
+  }
+}
+
+PENSTOCK_WIDE inline void sum_rows(const float* __restrict y, float* __restrict sum, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n)
+    for (size_t o = 0; o < width; ++o) sum[o] += y[n * width + o];
+}
+
+// Rows' products with one vector; and rows, each by its weight, added up.
+PENSTOCK_WIDE inline void dot_rows(const float* __restrict h, const float* __restrict w, float bias, float* __restrict out, size_t rows, size_t width) {
+  constexpr size_t kLanes = 16;
+  for (size_t n = 0; n < rows; ++n) {
+    const float* row = h + n * width;
+    std::array<float, kLanes> sums{};
+    size_t i = 0;
+    for (; i + kLanes <= width; i += kLanes)
+      for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += row[i + lane] * w[i + lane];
+    float sum = 0.0f;
+    for (; i < width; ++i) sum += row[i] * w[i];
+    for (const float part : sums) sum += part;
+    out[n] = sum + bias;
+  }
+}
+
+PENSTOCK_WIDE inline void weigh_rows(const float* __restrict h, const float* __restrict g, float* __restrict sum, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n)
+    for (size_t i = 0; i < width; ++i) sum[i] += g[n] * h[n * width + i];
+}
+
+PENSTOCK_WIDE inline void outer(const float* __restrict g, const float* __restrict w, float* __restrict out, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n)
+    for (size_t i = 0; i < width; ++i) out[n * width + i] = g[n] * w[i];
+}
+
+// What a network is: C networks of the same sizes over the same input, their parameters in a row: weight and bias of each
+// layer, [C, inputs, outputs] (or turned, [C, outputs, inputs]) and [C, outputs].
+class Layers {
+ public:
+  Layers(int networks, std::vector<int> sizes, int outputs, bool is_turned)
+      : networks_(networks), sizes_(std::move(sizes)), outputs_(outputs), is_turned_(is_turned) {
+    int input = sizes_[0];
+    for (size_t layer = 0; layer < num_hidden(); ++layer) {
+      num_parameters_ += size_t(networks_) * sizes_[layer + 1] * (input + 1);
+      input = sizes_[layer + 1];
+    }
+    num_parameters_ += size_t(networks_) * outputs_ * (input + 1);
+  }
+
+  size_t num_tensors() const { return 2 * (num_hidden() + (outputs_ ? 1 : 0)); }
+  size_t num_parameters() const { return num_parameters_; }
+  int width() const { return outputs_ ? outputs_ : sizes_.back(); }
+
+  // Bytes that a pass of `count` networks over n rows keeps for the way back. The last hidden layer is among them only
+  // behind a head: else it is the output.
+  size_t kept_nbytes(int n, int count, bool in_bf16) const {
+    size_t units = 0;
+    for (size_t layer = 1; layer <= num_hidden(); ++layer) units += size_t(count) * n * sizes_[layer];
+    const size_t last = size_t(count) * n * sizes_.back();
+    if (in_bf16) return 2 * (units + size_t(n) * sizes_[0]) + (outputs_ ? 4 * last : 0) + kAlign;
+    return 4 * (units - (outputs_ ? 0 : last));
+  }
+
+  void forward(const float* x, int n, int count, std::span<const float* const> parameters, std::byte* kept, float* out,
+               bool in_bf16) const {
+    if (in_bf16) {
+      run<Bf16>(x, n, count, parameters, kept, out);
+    } else {
+      run<float>(x, n, count, parameters, kept, out);
+    }
+  }
+
+  // gradient is that of the output. Gradients of parameters, which lie as the parameters do, one behind the other, are
+  // added to d_parameters; that of the input is written to d_x. Either may be null: it is not needed.
+  void backward(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept,
+                const float* out, const float* gradient, float* d_x, float* d_parameters, bool in_bf16) const {
+    if (in_bf16) {
+      back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters);
+    } else {
+      back<float>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters);
+    }
+  }
+
+ private:
+  static constexpr size_t kAlign = 64;
+
+  size_t num_hidden() const { return sizes_.size() - 1; }
+
+  // A buffer of this thread, which keeps its memory from call to call.
+  template <class Number, int which>
+  static Number* scratch(size_t count) {
+    thread_local std::vector<Number> buffer;
+    if (buffer.size() < count) buffer.resize(count);
+    return buffer.data();
+  }
+
+  // Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
+  template <class Number, int which>
+  static const Number* as_factor(const float* values, size_t count) {
+    if constexpr (std::is_same_v<Number, float>) {
+      return values;
+    } else {
+      Number* rounded = scratch<Number, which>(count);
+      to_bf16(values, rounded, count);
+      return rounded;
+    }
+  }
+
+  // Where the parts of what is kept lie.
+  template <class Number>
+  struct Kept {
+    Kept(const Layers& layers, std::byte* begin, float* out, int n, int count) {
+      auto* next = reinterpret_cast<Number*>(begin);
+      if constexpr (!std::is_same_v<Number, float>) {
+        input = next;
+        next += size_t(n) * layers.sizes_[0];
+      }
+      for (size_t layer = 1; layer <= layers.num_hidden(); ++layer) {
+        const size_t size = size_t(count) * n * layers.sizes_[layer];
+        if constexpr (std::is_same_v<Number, float>) {
+          if (layer == layers.num_hidden() && !layers.outputs_) {
+            hidden.push_back(out);
+            continue;
+          }
+        }
+        hidden.push_back(next);
+        next += size;
+      }
+      if constexpr (std::is_same_v<Number, float>) {
+        last = layers.num_hidden() ? hidden.back() : nullptr;
+      } else {
+        auto address = reinterpret_cast<uintptr_t>(next);
+        address = (address + kAlign - 1) / kAlign * kAlign;
+        last = layers.outputs_ ? reinterpret_cast<float*>(address) : out;
+      }
+    }
+
+    Number* input = nullptr;
+    std::vector<Number*> hidden;
+    float* last;  // of the hidden layers, as floats
+  };
+
+  template <class Number>
+  void run(const float* x, int n, int count, std::span<const float* const> parameters, std::byte* kept_begin,
+           float* out) const {
+    const Kept<Number> kept(*this, kept_begin, out, n, count);
+    const Number* input;
+    if constexpr (std::is_same_v<Number, float>) {
+      input = x;
+    } else {
+      to_bf16(x, kept.input, size_t(n) * sizes_[0]);
+      input = kept.input;
+    }
+    // Network by network: what one of them works on fits in a core's own cache.
+    for (int c = 0; c < count; ++c) run_one(c, input, n, parameters, kept, out);
+  }
+
+  template <class Number>
+  void run_one(int c, const Number* input, int n, std::span<const float* const> parameters, const Kept<Number>& kept,
+               float* out) const {
+    for (size_t layer = 0; layer < num_hidden(); ++layer) {
+      const int inputs = sizes_[layer], outputs = sizes_[layer + 1];
+      const size_t size = size_t(n) * outputs, weights = size_t(inputs) * outputs;
+      const Number* weight = as_factor<Number, 0>(parameters[2 * layer] + c * weights, weights);
+      const float* bias = parameters[2 * layer + 1] + size_t(c) * outputs;
+      Number* h = kept.hidden[layer] + c * size;
+      if constexpr (std::is_same_v<Number, float>) {
+        blas.product(false, is_turned_, n, outputs, inputs, input, weight, 0.0f, h);
+        add_bias_rectify(h, bias, n, outputs);
+      } else {
+        float* y = layer + 1 == num_hidden() ? kept.last + c * size : scratch<float, 0>(size);
+        blas.product(false, is_turned_, n, outputs, inputs, input, weight, 0.0f, y);
+        add_bias_rectify(y, bias, h, n, outputs);
+      }
+      input = h;
+    }
+    if (!outputs_) return;
+    const int width = sizes_.back();
+    const float* h = kept.last + size_t(c) * n * width;
+    const float* weight = parameters[2 * num_hidden()] + size_t(c) * width * outputs_;
+    const float* bias = parameters[2 * num_hidden() + 1] + size_t(c) * outputs_;
+    float* y = out + size_t(c) * n * outputs_;
+    if (outputs_ == 1) {
+      dot_rows(h, weight, bias[0], y, n, width);
+    } else {
+      blas.product(false, is_turned_, n, outputs_, width, h, weight, 0.0f, y);
+      add_bias(y, bias, n, outputs_);
+    }
+  }
+
+  template <class Number>
+  void back(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept_begin,
+            const float* out, const float* gradient, float* d_x, float* d_parameters) const {
+    const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
+    std::vector<float*> d_tensors(num_tensors(), nullptr);
+    if (d_parameters) {
+      float* next = d_parameters;
+      for (size_t tensor = 0; tensor < num_tensors(); ++tensor) {
+        d_tensors[tensor] = next;
+        const size_t layer = tensor / 2;
+        const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
+        next += size_t(networks_) * outputs * (tensor % 2 ? 1 : sizes_[layer]);
+      }
+    }
+    const Number* input;
+    if constexpr (std::is_same_v<Number, float>) {
+      input = x;
+    } else {
+      input = kept.input;
+    }
+    for (int c = 0; c < count; ++c) back_one(c, input, n, parameters, kept, gradient, d_x, d_tensors);
+  }
+
+  template <class Number>
+  void back_one(int c, const Number* input, int n, std::span<const float* const> parameters, const Kept<Number>& kept,
+                const float* gradient, float* d_x, std::span<float* const> d_tensors) const {
+    const bool has_parameters = d_tensors[0] != nullptr;
+    const int widest = *std::max_element(sizes_.begin(), sizes_.end());
+    float* d = scratch<float, 1>(size_t(n) * widest);  // of a hidden layer's output
+    float* d_before = scratch<float, 2>(size_t(n) * widest);
+    back_head(c, n, parameters, kept.last, gradient, d, d_tensors);
+    for (size_t layer = num_hidden(); layer-- > 0;) {
+      const int inputs = sizes_[layer], outputs = sizes_[layer + 1];
+      const size_t size = size_t(n) * outputs, weights = size_t(inputs) * outputs;
+      float* d_bias = has_parameters ? d_tensors[2 * layer + 1] + size_t(c) * outputs : scratch<float, 3>(outputs);
+      const Number* h = layer ? kept.hidden[layer - 1] + size_t(c) * n * inputs : input;
+      const Number* factor;
+      if constexpr (std::is_same_v<Number, float>) {
+        rectifier_gradient(d, kept.hidden[layer] + c * size, d_bias, n, outputs);
+        factor = d;
+      } else {
+        Number* rounded = scratch<Number, 1>(size);
+        rectifier_gradient(d, kept.hidden[layer] + c * size, d_bias, rounded, n, outputs);
+        factor = rounded;
+      }
+      if (has_parameters) {
+        float* d_weight = d_tensors[2 * layer] + c * weights;
+        if (is_turned_) {
+          blas.product(true, false, outputs, inputs, n, factor, h, 1.0f, d_weight);
+        } else {
+          blas.product(true, false, inputs, outputs, n, h, factor, 1.0f, d_weight);
+        }
+      }
+      if (!layer && !d_x) break;
+      const Number* weight = as_factor<Number, 0>(parameters[2 * layer] + c * weights, weights);
+      blas.product(false, !is_turned_, n, inputs, outputs, factor, weight, layer || !c ? 0.0f : 1.0f,
+                   layer ? d_before : d_x);
+      std::swap(d, d_before);
+    }
+  }
+
+  // The gradient of the last hidden layer's output, and the head's.
+  void back_head(int c, int n, std::span<const float* const> parameters, const float* last, const float* gradient,
+                 float* d, std::span<float* const> d_tensors) const {
+    const int width = sizes_.back();
+    const float* g = gradient + size_t(c) * n * (outputs_ ? outputs_ : width);
+    if (!outputs_) {
+      std::memcpy(d, g, sizeof(float) * n * width);
+      return;
+    }
+    const float* h = last + size_t(c) * n * width;
+    const float* weight = parameters[2 * num_hidden()] + size_t(c) * width * outputs_;
+    if (outputs_ == 1) {
+      outer(g, weight, d, n, width);
+    } else {
+      blas.product(false, !is_turned_, n, width, outputs_, g, weight, 0.0f, d);
+    }
+    if (!d_tensors[0]) return;
+    float* d_weight = d_tensors[2 * num_hidden()] + size_t(c) * width * outputs_;
+    if (outputs_ == 1) {
+      weigh_rows(h, g, d_weight, n, width);
+    } else if (is_turned_) {
+      blas.product(true, false, outputs_, width, n, g, h, 1.0f, d_weight);
+    } else {
+      blas.product(true, false, width, outputs_, n, h, g, 1.0f, d_weight);
+    }
+    sum_rows(g, d_tensors[2 * num_hidden() + 1] + size_t(c) * outputs_, n, outputs_);
+  }
+
+  int networks_;
+  std::vector<int> sizes_;  // of the input and of each hidden layer
+  int outputs_;             // of the head; 0: there is none
+  bool is_turned_;
+  size_t num_parameters_ = 0;
+};
+
+}  // namespace penstock
