@@ -5,8 +5,14 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <span>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "blas.h"
@@ -36,7 +42,8 @@ PENSTOCK_WIDE inline void add_bias(float* __restrict y, const float* __restrict 
     for (size_t o = 0; o < width; ++o) y[n * width + o] += bias[o];
 }
 
-PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, size_t rows,
+                                           size_t width) {
   for (size_t n = 0; n < rows; ++n) {
     float* __restrict row = y + n * width;
     for (size_t o = 0; o < width; ++o) {
@@ -47,7 +54,8 @@ PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __r
 }
 
 // The same, and rounded besides.
-PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, Bf16* __restrict rounded, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, Bf16* __restrict rounded,
+                                           size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
     float* __restrict row = y + n * width;
     Bf16* __restrict to = rounded + n * width;
@@ -60,7 +68,8 @@ PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __r
 }
 
 // The gradient of what went into rectifiers that gave h, in place, or rounded; it is added up over rows.
-PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const float* __restrict h, float* __restrict sum, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const float* __restrict h,
+                                             float* __restrict sum, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
     float* row = gradient + n * width;
     const float* of = h + n * width;
@@ -71,7 +80,8 @@ PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const f
   }
 }
 
-PENSTOCK_WIDE inline void rectifier_gradient(const float* __restrict gradient, const Bf16* __restrict h, float* __restrict sum, Bf16* __restrict rounded,
+PENSTOCK_WIDE inline void rectifier_gradient(const float* __restrict gradient, const Bf16* __restrict h,
+                                             float* __restrict sum, Bf16* __restrict rounded,
                                              size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
     const float* row = gradient + n * width;
@@ -91,7 +101,8 @@ PENSTOCK_WIDE inline void sum_rows(const float* __restrict y, float* __restrict 
 }
 
 // Rows' products with one vector; and rows, each by its weight, added up.
-PENSTOCK_WIDE inline void dot_rows(const float* __restrict h, const float* __restrict w, float bias, float* __restrict out, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void dot_rows(const float* __restrict h, const float* __restrict w, float bias,
+                                   float* __restrict out, size_t rows, size_t width) {
   constexpr size_t kLanes = 16;
   for (size_t n = 0; n < rows; ++n) {
     const float* row = h + n * width;
@@ -106,12 +117,14 @@ PENSTOCK_WIDE inline void dot_rows(const float* __restrict h, const float* __res
   }
 }
 
-PENSTOCK_WIDE inline void weigh_rows(const float* __restrict h, const float* __restrict g, float* __restrict sum, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void weigh_rows(const float* __restrict h, const float* __restrict g, float* __restrict sum,
+                                     size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n)
     for (size_t i = 0; i < width; ++i) sum[i] += g[n] * h[n * width + i];
 }
 
-PENSTOCK_WIDE inline void outer(const float* __restrict g, const float* __restrict w, float* __restrict out, size_t rows, size_t width) {
+PENSTOCK_WIDE inline void outer(const float* __restrict g, const float* __restrict w, float* __restrict out,
+                                size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n)
     for (size_t i = 0; i < width; ++i) out[n * width + i] = g[n] * w[i];
 }
@@ -122,6 +135,7 @@ class Layers {
  public:
   Layers(int networks, std::vector<int> sizes, int outputs, bool is_turned)
       : networks_(networks), sizes_(std::move(sizes)), outputs_(outputs), is_turned_(is_turned) {
+    if (sizes_.size() < 2) throw std::invalid_argument("sizes must hold that of the input and of a hidden layer");
     int input = sizes_[0];
     for (size_t layer = 0; layer < num_hidden(); ++layer) {
       num_parameters_ += size_t(networks_) * sizes_[layer + 1] * (input + 1);
@@ -169,12 +183,26 @@ class Layers {
 
   size_t num_hidden() const { return sizes_.size() - 1; }
 
-  // A buffer of this thread, which keeps its memory from call to call.
+  // A buffer of this thread, which keeps its memory from call to call. Where it lies says nothing of what is computed:
+  // kernels may add up in another order where memory is aligned otherwise.
   template <class Number, int which>
   static Number* scratch(size_t count) {
-    thread_local std::vector<Number> buffer;
-    if (buffer.size() < count) buffer.resize(count);
-    return buffer.data();
+    struct Buffer {
+      Number* begin = nullptr;
+      size_t count = 0;
+      ~Buffer() { std::free(begin); }
+    };
+    thread_local Buffer buffer;
+    if (buffer.count < count) {
+      std::free(buffer.begin);
+      buffer.begin = nullptr;
+      buffer.count = 0;
+      const size_t nbytes = (count * sizeof(Number) + kAlign - 1) / kAlign * kAlign;
+      buffer.begin = static_cast<Number*>(std::aligned_alloc(kAlign, nbytes));
+      if (!buffer.begin) throw std::bad_alloc();
+      buffer.count = count;
+    }
+    return buffer.begin;
   }
 
   // Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
@@ -210,7 +238,7 @@ class Layers {
         next += size;
       }
       if constexpr (std::is_same_v<Number, float>) {
-        last = layers.num_hidden() ? hidden.back() : nullptr;
+        last = hidden.back();
       } else {
         auto address = reinterpret_cast<uintptr_t>(next);
         address = (address + kAlign - 1) / kAlign * kAlign;

@@ -19,7 +19,7 @@ MAY_USE = {
     "runs": {"ipc"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
-    "nn": set(),
+    "nn": {"_native"},
     "envs": {"imports", "ipc"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},

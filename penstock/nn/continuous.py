@@ -253,7 +253,7 @@ class Critics(nn.Module):
         super().__init__()
         self.num_critics = num_critics
         self.sizes = sizes = (input_size, *hidden_sizes)
-        self.is_rectified = activation == "relu"
+        self.is_rectified = activation == "relu" and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
         # In place where that is possible: a layer's output is of no use without it, and memory costs time.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -55,16 +55,17 @@ class MLP(nn.Sequential):
 
     def forward(self, x: Seen) -> Tensor:
         """Turn what the first stage gives into features ``[N, F]``."""
-        first, *_ = layers = list(self)
-        if isinstance(first, SideBySide):
-            x = first(x)
-        if self.is_rectified and fused.fits(x):
-            linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
-            parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
-            return fused.layers(x, parameters, self.sizes, is_turned=True).squeeze(0)
-        for layer in layers[isinstance(first, SideBySide) :]:
-            x = layer(x)
-        return x
+        layers = list(self)
+        if layers and isinstance(layers[0], SideBySide):
+            x = layers.pop(0)(x)
+        features = cast("Tensor", x)
+        is_plain = self.is_rectified and len(layers) == 2 * len(self.sizes) - 2
+        if is_plain and fused.fits(features):
+            parameters = [each for layer in layers[::2] for each in (layer.weight, layer.bias)]
+            return fused.layers(features, cast("list[Tensor]", parameters), self.sizes, is_turned=True).squeeze(0)
+        for layer in layers:
+            features = layer(features)
+        return features
 
 
 class NatureCNN(nn.Sequential):

@@ -132,9 +132,7 @@ class _Pass(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, native: Layers, count: int, in_bf16: bool, x: Tensor, *parameters: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, native: Layers, count: int, in_bf16: bool, x: Tensor, *parameters: Tensor) -> Tensor:
         out, kept = _forward(native, x, parameters, count, in_bf16)
         ctx.save_for_backward(x, kept, out, *parameters)
         ctx.of = native, count, in_bf16

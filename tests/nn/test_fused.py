@@ -1,0 +1,167 @@
+"""Layers in one call: they compute what torch's do, forward and backward, and only what is asked for."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.envs.spaces import ObservationSpec
+from penstock.nn import fused
+from penstock.nn.continuous import Critics
+from penstock.nn.encoders import MLP
+
+pytestmark = pytest.mark.skipif(not fused.is_available(), reason="torch's library of products is another one")
+
+
+def parameters_of(num_networks, sizes, num_outputs, is_turned):
+    shapes = [*pairwise(sizes), *([(sizes[-1], num_outputs)] if num_outputs else [])]
+    for inputs, outputs in shapes:
+        weight = torch.randn(num_networks, inputs, outputs) / inputs**0.5
+        yield weight.mT.contiguous() if is_turned else weight
+        yield torch.randn(num_networks, 1, outputs)
+
+
+class Rounded(torch.autograd.Function):
+    """To bfloat16 and back; the gradient goes through as it is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.bfloat16().float()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class RoundedBack(Rounded):
+    """The other way round."""
+
+    forward, backward = Rounded.backward, Rounded.forward
+
+
+def by_torch(x, parameters, num_hidden, count, is_turned, in_bf16=False):
+    """The same, layer by layer; in bfloat16 factors of hidden layers' products are rounded, forward and backward."""
+    x = x.expand(count, *x.shape)
+    for number, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
+        weight = (weight.mT if is_turned else weight)[:count]
+        if number == num_hidden:
+            return x @ weight + bias[:count]
+        product = RoundedBack.apply(Rounded.apply(x) @ Rounded.apply(weight)) if in_bf16 else x @ weight
+        x = (product + bias[:count]).relu()
+    return x
+
+
+def leaves(tensors):
+    return [tensor.clone().requires_grad_() for tensor in tensors]
+
+
+NETWORKS = {
+    "num_networks": st.integers(1, 3), "sizes": st.lists(st.sampled_from([1, 3, 16, 33]), min_size=2, max_size=4),
+    "num_outputs": st.sampled_from([0, 1, 5]), "is_turned": st.booleans(), "rows": st.sampled_from([0, 1, 7, 64]),
+}  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(**NETWORKS, runs_all=st.booleans(), in_bf16=st.booleans(), seed=st.integers(0, 99))
+def test_values_and_gradients_are_those_of_torch(
+    num_networks, sizes, num_outputs, is_turned, rows, runs_all, in_bf16, seed
+):
+    torch.manual_seed(seed)
+    given = [torch.randn(rows, sizes[0]), *parameters_of(num_networks, sizes, num_outputs, is_turned)]
+    count = num_networks if runs_all else 1
+    (x, *mine), (y, *theirs) = leaves(given), leaves(given)
+    with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
+        found = fused.layers(
+            x, mine, tuple(sizes), num_networks=num_networks, count=count, num_outputs=num_outputs, is_turned=is_turned
+        )
+    expected = by_torch(y, theirs, len(sizes) - 1, count, is_turned, in_bf16)
+    # What is nearly half-way between two bfloat16 may be rounded either way.
+    near = {"atol": 0.1, "rtol": 0.02} if in_bf16 else {"atol": 1e-4, "rtol": 1e-4}
+    assert found.dtype == torch.float32 and torch.allclose(found, expected, **near)
+    gradient = torch.randn_like(expected)
+    found.backward(gradient)
+    expected.backward(gradient)
+    for one, other in zip([x, *mine], [y, *theirs], strict=True):
+        assert torch.allclose(one.grad, other.grad, **near)
+
+
+def test_in_bfloat16_only_factors_are_rounded():
+    torch.manual_seed(1)
+    x, parameters = torch.randn(4, 64), [torch.randn(1, 64, 8), torch.randn(1, 1, 8)]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = fused.layers(x, parameters, (64, 8))
+    weight, bias = parameters
+    assert torch.allclose(found, (x.bfloat16().double() @ weight.bfloat16().double() + bias).relu().float(), atol=1e-5)
+    assert not torch.allclose(found, (x @ weight + bias).relu(), atol=1e-3)
+
+
+def critics_and_input(sizes=(16, 16), num_critics=2):
+    torch.manual_seed(0)
+    return Critics(5, sizes, "relu", num_critics), torch.randn(9, 5, requires_grad=True)
+
+
+def test_critics_and_layers_of_an_mlp_give_what_they_give_without(monkeypatch):
+    critics, x = critics_and_input()
+    mlp = MLP(ObservationSpec((5,), "float32"), (16, 8), "relu")
+    found = critics(x), critics.first(x), mlp(x)
+    monkeypatch.setattr(fused, "is_available", lambda: False)
+    for one, other in zip(found, (critics(x), critics.first(x), mlp(x)), strict=True):
+        assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
+        assert "_Pass" in str(one.grad_fn.next_functions) + str(one.grad_fn) and "_Pass" not in str(other.grad_fn)
+
+
+def test_only_what_is_asked_for_is_computed(monkeypatch):
+    critics, x = critics_and_input()
+    asked = []
+    monkeypatch.setattr(fused, "_is_needed", lambda node, ask=fused._is_needed: (asked.append(ask(node)), asked[-1])[1])
+    critics(x).sum().backward(inputs=[x])
+    assert [is_needed for is_needed, _ in asked] == [True] + [False] * 6
+    assert all(each.grad is None for each in critics.parameters())
+    asked.clear()
+    critics(x.detach()).sum().backward()
+    assert [is_needed for is_needed, _ in asked] == [False] + [True] * 6
+
+
+def test_gradients_that_lie_in_a_row_are_added_to_where_they_are():
+    critics, x = critics_and_input()
+    whole = torch.ones(sum(each.numel() for each in critics.parameters()))
+    begin = 0
+    for each in critics.parameters():
+        each.grad = whole[begin : begin + each.numel()].view_as(each)
+        begin += each.numel()
+    critics(x).square().sum().backward()
+    found = whole - 1.0
+    by_grad = torch.autograd.grad(critics(x).square().sum(), list(critics.parameters()))
+    assert torch.allclose(found, torch.cat([each.flatten() for each in by_grad]), atol=1e-4)
+    assert torch.equal(whole, torch.cat([each.grad.flatten() for each in critics.parameters()]))
+
+
+def test_a_first_critic_that_runs_alone_leaves_the_others_without_a_gradient():
+    critics, x = critics_and_input(num_critics=3)
+    critics.first(x).sum().backward()
+    for each in critics.parameters():
+        assert each.grad[0].abs().sum() > 0.0 and not each.grad[1:].any()
+
+
+def test_nan_goes_through_rectifiers_and_bfloat16():
+    critics, x = critics_and_input()
+    x = x.detach().index_fill(0, torch.tensor([2]), torch.nan)
+    for in_bf16 in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16), torch.no_grad():
+            assert critics(x).isnan().all(0).tolist() == [row == 2 for row in range(9)]
+
+
+def test_inputs_of_other_kinds_are_left_to_torch():
+    x = torch.zeros(4, 5)
+    assert fused.fits(x) and fused.fits(x.mT)
+    for other in (x.double(), x.bfloat16(), x.unsqueeze(0), x.to("meta")):
+        assert not fused.fits(other)
+
+
+def test_a_gradient_of_a_gradient_is_refused():
+    critics, x = critics_and_input()
+    (gradient,) = torch.autograd.grad(critics(x).square().sum(), [x], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
