@@ -70,7 +70,23 @@ def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) ->
 class Adam(Eager, torch.optim.Adam):
     """Kingma and Ba 2014 (arXiv:1412.6980)."""
 
-    step = plain(torch.optim.Adam.step)
+    _step_of_any = plain(torch.optim.Adam.step)
+
+    @plain
+    def step(self, closure: Any = None) -> None:
+        """Make one step. All parameters in one stretch go straight to the kernel, which costs torch as long again."""
+        (group, *more), state = self.param_groups, self.state
+        whole, *others = group["params"]
+        if more or others or not state or not group["fused"] or group["weight_decay"] or whole.grad is None:
+            self._step_of_any(closure)
+            return
+        of = state[whole]
+        of["step"] += 1.0
+        beta1, beta2 = group["betas"]
+        torch._fused_adam_(
+            [whole], [whole.grad], [of["exp_avg"]], [of["exp_avg_sq"]], [], [of["step"]],
+            lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=0.0, eps=group["eps"], amsgrad=False, maximize=False,
+        )  # fmt: skip
 
 
 class TorchRMSProp(Eager, torch.optim.RMSprop):
