@@ -75,3 +75,18 @@ def test_no_method_is_left_that_would_import_what_compiles(kind):
     wrapped = [name for name in names if getattr(torch.optim.Optimizer, name, kind.step).__code__ is wrapper]
     assert {"add_param_group", "zero_grad", "state_dict", "load_state_dict"} <= set(wrapped)
     assert not [name for name in names if getattr(kind, name).__code__ is wrapper]
+
+
+def test_adam_over_one_stretch_is_torchs_bit_for_bit():
+    torch.manual_seed(0)
+    mine, theirs = (torch.nn.Parameter(torch.linspace(-1.0, 1.0, 1_000)) for _ in range(2))
+    ours = fused_adam([mine], 1e-3, eps=1e-5, beta1=0.8)
+    plain = torch.optim.Adam([theirs], 1e-3, (0.8, 0.999), 1e-5, fused=True)
+    for number in range(6):
+        mine.grad, theirs.grad = (torch.full_like(mine, number - 2.5).sin_() for _ in range(2))
+        for optimizer in (ours, plain):
+            optimizer.param_groups[0]["lr"] = 1e-3 / (number + 1)
+            optimizer.step()
+    assert torch.equal(mine, theirs)
+    found, expected = (optimizer.state_dict()["state"][0] for optimizer in (ours, plain))
+    assert all(torch.equal(found[name], expected[name]) for name in expected) and found["step"] == 6
