@@ -29,9 +29,9 @@ void bind_layers(nb::module_& module) {
         blas = {at<Blas::Sgemm>(sgemm), at<Blas::Bf16Gemm>(bf16_gemm)};
       },
       nb::arg("sgemm"), nb::arg("bf16_gemm"), "Tell where products of matrices are computed.");
-  nb::class_<Layers>(module, "Layers", "Fully connected layers with rectifiers, of several networks side by side.")
-      .def(nb::init<int, std::vector<int>, int, bool>(), nb::arg("networks"), nb::arg("sizes"), nb::arg("outputs"),
-           nb::arg("is_turned"))
+  nb::class_<Layers>(module, "Layers", "Fully connected layers of several networks side by side.")
+      .def(nb::init<int, std::vector<int>, int, bool, bool>(), nb::arg("networks"), nb::arg("sizes"),
+           nb::arg("outputs"), nb::arg("is_turned"), nb::arg("is_tangent"))
       .def_prop_ro("num_parameters", &Layers::num_parameters)
       .def_prop_ro("width", &Layers::width)
       .def("kept_nbytes", &Layers::kept_nbytes, nb::arg("n"), nb::arg("count"), nb::arg("in_bf16"))

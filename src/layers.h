@@ -1,9 +1,10 @@
-// Fully connected layers with rectifiers, of several networks side by side, forward and backward in one call each.
+// Fully connected layers with rectifiers or tangents, of several networks side by side, in one call each way.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -33,6 +34,27 @@ PENSTOCK_INLINE Bf16 nearest_bf16(float value) {
   return static_cast<Bf16>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
+// e^x for -80 < x < 80, within 2e-7 of it (the polynomial is Cephes').
+PENSTOCK_INLINE float power_of_e(float x) {
+  constexpr float kMagic = 12582912.0f;  // adding it rounds to a whole number
+  const float n = x * 1.44269504f + kMagic - kMagic;
+  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  return (p * r * r + r + 1.0f) * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// The hyperbolic tangent, within 2e-7 of it; of NaN, NaN.
+PENSTOCK_INLINE float tangent(float x) {
+  const float size = std::fabs(x) > 10.0f ? 10.0f : std::fabs(x);
+  const float t = power_of_e(-2.0f * size);
+  return std::copysign((1.0f - t) / (1.0f + t), x);
+}
+
 PENSTOCK_WIDE inline void to_bf16(const float* __restrict from, Bf16* __restrict to, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = nearest_bf16(from[i]);
 }
@@ -53,7 +75,15 @@ PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __r
   }
 }
 
-// The same, and rounded besides.
+PENSTOCK_WIDE inline void add_bias_tangent(float* __restrict y, const float* __restrict bias, size_t rows,
+                                           size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    float* __restrict row = y + n * width;
+    for (size_t o = 0; o < width; ++o) row[o] = tangent(row[o] + bias[o]);
+  }
+}
+
+// The same as the rectifiers above, and rounded besides.
 PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, Bf16* __restrict rounded,
                                            size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
@@ -71,8 +101,8 @@ PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __r
 PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const float* __restrict h,
                                              float* __restrict sum, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
-    float* row = gradient + n * width;
-    const float* of = h + n * width;
+    float* __restrict row = gradient + n * width;
+    const float* __restrict of = h + n * width;
     for (size_t o = 0; o < width; ++o) {
       row[o] = of[o] <= 0.0f ? 0.0f : row[o];
       sum[o] += row[o];
@@ -84,13 +114,41 @@ PENSTOCK_WIDE inline void rectifier_gradient(const float* __restrict gradient, c
                                              float* __restrict sum, Bf16* __restrict rounded,
                                              size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
-    const float* row = gradient + n * width;
-    const Bf16* of = h + n * width;
+    const float* __restrict row = gradient + n * width;
+    const Bf16* __restrict of = h + n * width;
     Bf16* __restrict to = rounded + n * width;
     for (size_t o = 0; o < width; ++o) {
       const float value = of[o] == 0 ? 0.0f : row[o];
       sum[o] += value;
       to[o] = nearest_bf16(value);
+    }
+  }
+}
+
+PENSTOCK_WIDE inline void tangent_gradient(float* __restrict gradient, const float* __restrict h, float* __restrict sum,
+                                           size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    float* __restrict row = gradient + n * width;
+    const float* __restrict of = h + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      row[o] *= 1.0f - of[o] * of[o];
+      sum[o] += row[o];
+    }
+  }
+}
+
+// The same, of what was rounded.
+PENSTOCK_WIDE inline void tangent_gradient(const float* __restrict gradient, const Bf16* __restrict h,
+                                           float* __restrict sum, Bf16* __restrict rounded, size_t rows, size_t width) {
+  for (size_t n = 0; n < rows; ++n) {
+    const float* __restrict row = gradient + n * width;
+    const Bf16* __restrict of = h + n * width;
+    Bf16* __restrict to = rounded + n * width;
+    for (size_t o = 0; o < width; ++o) {
+      const float value = std::bit_cast<float>(static_cast<uint32_t>(of[o]) << 16);
+      const float d = row[o] * (1.0f - value * value);
+      sum[o] += d;
+      to[o] = nearest_bf16(d);
     }
   }
 }
@@ -133,8 +191,12 @@ PENSTOCK_WIDE inline void outer(const float* __restrict g, const float* __restri
 // layer, [C, inputs, outputs] (or turned, [C, outputs, inputs]) and [C, outputs].
 class Layers {
  public:
-  Layers(int networks, std::vector<int> sizes, int outputs, bool is_turned)
-      : networks_(networks), sizes_(std::move(sizes)), outputs_(outputs), is_turned_(is_turned) {
+  Layers(int networks, std::vector<int> sizes, int outputs, bool is_turned, bool is_tangent)
+      : networks_(networks),
+        sizes_(std::move(sizes)),
+        outputs_(outputs),
+        is_turned_(is_turned),
+        is_tangent_(is_tangent) {
     if (sizes_.size() < 2) throw std::invalid_argument("sizes must hold that of the input and of a hidden layer");
     int input = sizes_[0];
     for (size_t layer = 0; layer < num_hidden(); ++layer) {
@@ -180,6 +242,22 @@ class Layers {
 
  private:
   static constexpr size_t kAlign = 64;
+
+  // A block of rows of n, and where it begins in what holds these of each network.
+  struct Rows {
+    template <class Pointer>
+    Pointer of(Pointer all, int network, int width) const {
+      return all + (size_t(network) * n + begin) * width;
+    }
+
+    int begin, count, n;
+  };
+
+  // bfloat16 is fast enough for rounding the weights anew in each block to be dear: there a block is all rows.
+  template <class Number>
+  static int block_of(int n) {
+    return std::is_same_v<Number, float> ? 256 : n;
+  }
 
   size_t num_hidden() const { return sizes_.size() - 1; }
 
@@ -262,35 +340,50 @@ class Layers {
       to_bf16(x, kept.input, size_t(n) * sizes_[0]);
       input = kept.input;
     }
-    // Network by network: what one of them works on fits in a core's own cache.
-    for (int c = 0; c < count; ++c) run_one(c, input, n, parameters, kept, out);
+    // Network by network and block by block: what one of them works on fits in a core's own cache.
+    for (int c = 0; c < count; ++c) {
+      for (int begin = 0; begin < n; begin += block_of<Number>(n)) {
+        run_one(c, Rows{begin, std::min(block_of<Number>(n), n - begin), n}, input, parameters, kept, out);
+      }
+    }
   }
 
   template <class Number>
-  void run_one(int c, const Number* input, int n, std::span<const float* const> parameters, const Kept<Number>& kept,
-               float* out) const {
+  void run_one(int c, Rows rows, const Number* input, std::span<const float* const> parameters,
+               const Kept<Number>& kept, float* out) const {
+    const int n = rows.count;
+    input += size_t(rows.begin) * sizes_[0];
     for (size_t layer = 0; layer < num_hidden(); ++layer) {
       const int inputs = sizes_[layer], outputs = sizes_[layer + 1];
       const size_t size = size_t(n) * outputs, weights = size_t(inputs) * outputs;
       const Number* weight = as_factor<Number, 0>(parameters[2 * layer] + c * weights, weights);
       const float* bias = parameters[2 * layer + 1] + size_t(c) * outputs;
-      Number* h = kept.hidden[layer] + c * size;
+      Number* h = rows.of(kept.hidden[layer], c, outputs);
       if constexpr (std::is_same_v<Number, float>) {
         blas.product(false, is_turned_, n, outputs, inputs, input, weight, 0.0f, h);
-        add_bias_rectify(h, bias, n, outputs);
+        if (is_tangent_) {
+          add_bias_tangent(h, bias, n, outputs);
+        } else {
+          add_bias_rectify(h, bias, n, outputs);
+        }
       } else {
-        float* y = layer + 1 == num_hidden() ? kept.last + c * size : scratch<float, 0>(size);
+        float* y = layer + 1 == num_hidden() ? rows.of(kept.last, c, outputs) : scratch<float, 0>(size);
         blas.product(false, is_turned_, n, outputs, inputs, input, weight, 0.0f, y);
-        add_bias_rectify(y, bias, h, n, outputs);
+        if (is_tangent_) {
+          add_bias_tangent(y, bias, n, outputs);
+          to_bf16(y, h, size);
+        } else {
+          add_bias_rectify(y, bias, h, n, outputs);
+        }
       }
       input = h;
     }
     if (!outputs_) return;
     const int width = sizes_.back();
-    const float* h = kept.last + size_t(c) * n * width;
+    const float* h = rows.of(kept.last, c, width);
     const float* weight = parameters[2 * num_hidden()] + size_t(c) * width * outputs_;
     const float* bias = parameters[2 * num_hidden() + 1] + size_t(c) * outputs_;
-    float* y = out + size_t(c) * n * outputs_;
+    float* y = rows.of(out, c, outputs_);
     if (outputs_ == 1) {
       dot_rows(h, weight, bias[0], y, n, width);
     } else {
@@ -319,29 +412,44 @@ class Layers {
     } else {
       input = kept.input;
     }
-    for (int c = 0; c < count; ++c) back_one(c, input, n, parameters, kept, gradient, d_x, d_tensors);
+    for (int c = 0; c < count; ++c) {
+      for (int begin = 0; begin < n; begin += block_of<Number>(n)) {
+        const Rows rows{begin, std::min(block_of<Number>(n), n - begin), n};
+        back_one(c, rows, input, parameters, kept, gradient, d_x, d_tensors);
+      }
+    }
   }
 
   template <class Number>
-  void back_one(int c, const Number* input, int n, std::span<const float* const> parameters, const Kept<Number>& kept,
-                const float* gradient, float* d_x, std::span<float* const> d_tensors) const {
+  void back_one(int c, Rows rows, const Number* input, std::span<const float* const> parameters,
+                const Kept<Number>& kept, const float* gradient, float* d_x, std::span<float* const> d_tensors) const {
+    const int n = rows.count;
     const bool has_parameters = d_tensors[0] != nullptr;
     const int widest = *std::max_element(sizes_.begin(), sizes_.end());
     float* d = scratch<float, 1>(size_t(n) * widest);  // of a hidden layer's output
     float* d_before = scratch<float, 2>(size_t(n) * widest);
-    back_head(c, n, parameters, kept.last, gradient, d, d_tensors);
+    back_head(c, rows, parameters, kept.last, gradient, d, d_tensors);
     for (size_t layer = num_hidden(); layer-- > 0;) {
       const int inputs = sizes_[layer], outputs = sizes_[layer + 1];
       const size_t size = size_t(n) * outputs, weights = size_t(inputs) * outputs;
       float* d_bias = has_parameters ? d_tensors[2 * layer + 1] + size_t(c) * outputs : scratch<float, 3>(outputs);
-      const Number* h = layer ? kept.hidden[layer - 1] + size_t(c) * n * inputs : input;
+      const Number* h = layer ? rows.of(kept.hidden[layer - 1], c, inputs) : rows.of(input, 0, inputs);
+      const Number* activated = rows.of(kept.hidden[layer], c, outputs);
       const Number* factor;
       if constexpr (std::is_same_v<Number, float>) {
-        rectifier_gradient(d, kept.hidden[layer] + c * size, d_bias, n, outputs);
+        if (is_tangent_) {
+          tangent_gradient(d, activated, d_bias, n, outputs);
+        } else {
+          rectifier_gradient(d, activated, d_bias, n, outputs);
+        }
         factor = d;
       } else {
         Number* rounded = scratch<Number, 1>(size);
-        rectifier_gradient(d, kept.hidden[layer] + c * size, d_bias, rounded, n, outputs);
+        if (is_tangent_) {
+          tangent_gradient(d, activated, d_bias, rounded, n, outputs);
+        } else {
+          rectifier_gradient(d, activated, d_bias, rounded, n, outputs);
+        }
         factor = rounded;
       }
       if (has_parameters) {
@@ -355,21 +463,21 @@ class Layers {
       if (!layer && !d_x) break;
       const Number* weight = as_factor<Number, 0>(parameters[2 * layer] + c * weights, weights);
       blas.product(false, !is_turned_, n, inputs, outputs, factor, weight, layer || !c ? 0.0f : 1.0f,
-                   layer ? d_before : d_x);
+                   layer ? d_before : rows.of(d_x, 0, inputs));
       std::swap(d, d_before);
     }
   }
 
   // The gradient of the last hidden layer's output, and the head's.
-  void back_head(int c, int n, std::span<const float* const> parameters, const float* last, const float* gradient,
+  void back_head(int c, Rows rows, std::span<const float* const> parameters, const float* last, const float* gradient,
                  float* d, std::span<float* const> d_tensors) const {
-    const int width = sizes_.back();
-    const float* g = gradient + size_t(c) * n * (outputs_ ? outputs_ : width);
+    const int n = rows.count, width = sizes_.back();
+    const float* g = rows.of(gradient, c, outputs_ ? outputs_ : width);
     if (!outputs_) {
       std::memcpy(d, g, sizeof(float) * n * width);
       return;
     }
-    const float* h = last + size_t(c) * n * width;
+    const float* h = rows.of(last, c, width);
     const float* weight = parameters[2 * num_hidden()] + size_t(c) * width * outputs_;
     if (outputs_ == 1) {
       outer(g, weight, d, n, width);
@@ -392,6 +500,7 @@ class Layers {
   std::vector<int> sizes_;  // of the input and of each hidden layer
   int outputs_;             // of the head; 0: there is none
   bool is_turned_;
+  bool is_tangent_;  // or else a rectifier
   size_t num_parameters_ = 0;
 };
 

@@ -253,7 +253,8 @@ class Critics(nn.Module):
         super().__init__()
         self.num_critics = num_critics
         self.sizes = sizes = (input_size, *hidden_sizes)
-        self.is_rectified = activation == "relu" and len(hidden_sizes) > 0
+        self.activation_name = activation
+        self.can_be_fused = activation in fused.ACTIVATIONS and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
         # In place where that is possible: a layer's output is of no use without it, and memory costs time.
@@ -261,7 +262,7 @@ class Critics(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into values ``[C, N]``, or of several quantiles ``[C, N, M]``."""
-        if self.is_rectified and fused.fits(x):
+        if self.can_be_fused and fused.fits(x):
             values = self._fused(x, self.num_critics)
             return values if values.shape[-1] > 1 else values.squeeze(-1)
         x = x.expand(self.num_critics, *x.shape)
@@ -279,7 +280,7 @@ class Critics(nn.Module):
 
     def first(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``."""
-        if self.is_rectified and fused.fits(x):
+        if self.can_be_fused and fused.fits(x):
             return self._fused(x, 1).view(-1)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.addmm(layer.bias[0], x, layer.weight[0]))
@@ -292,7 +293,7 @@ class Critics(nn.Module):
         parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
         return fused.layers(
             x, parameters, self.sizes, num_networks=self.num_critics, count=count,
-            num_outputs=self.head.weight.shape[-1],
+            num_outputs=self.head.weight.shape[-1], activation=self.activation_name,
         )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class MLP(nn.Sequential):
         super().__init__(*layers)
         self.output_size: int = sizes[-1]
         self.sizes = sizes
-        self.is_rectified = activation == "relu" and len(sizes) > 1
+        self.activation = activation
 
     def forward(self, x: Seen) -> Tensor:
         """Turn what the first stage gives into features ``[N, F]``."""
@@ -59,10 +59,14 @@ class MLP(nn.Sequential):
         if layers and isinstance(layers[0], SideBySide):
             x = layers.pop(0)(x)
         features = cast("Tensor", x)
-        is_plain = self.is_rectified and len(layers) == 2 * len(self.sizes) - 2
-        if is_plain and fused.fits(features):
+        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # nothing stands between layers and activations
+        if is_plain and self.activation in fused.ACTIVATIONS and fused.fits(features):
             parameters = [each for layer in layers[::2] for each in (layer.weight, layer.bias)]
-            return fused.layers(features, cast("list[Tensor]", parameters), self.sizes, is_turned=True).squeeze(0)
+            found = fused.layers(
+                features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
+                is_turned=True, activation=self.activation,
+            )  # fmt: skip
+            return found.view(*features.shape[:-1], self.sizes[-1])
         for layer in layers:
             features = layer(features)
         return features

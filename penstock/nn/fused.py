@@ -1,4 +1,4 @@
-"""Fully connected layers with rectifiers on a CPU: all of them in one call of the native core, forward and backward.
+"""Fully connected layers on a CPU: all of them in one call of the native core, forward and backward.
 
 Torch makes some ten calls for each layer, and reads and writes what lies between them. Products of matrices are those
 of the library that torch brings along, bfloat16's too, whose sums stay float32.
@@ -18,6 +18,9 @@ from torch.autograd.function import once_differentiable
 
 from penstock._native import Layers, use_products
 
+ACTIVATIONS = ("relu", "tanh")
+"""Those of layers that can be computed here."""
+
 
 @functools.cache
 def is_available() -> bool:
@@ -32,13 +35,13 @@ def is_available() -> bool:
         return False
     use_products(*addresses)
     x, weight, bias = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -4.0], [5.0, 6.0]]), torch.tensor([0.5, 0.0])
-    found = _forward(Layers(1, [2, 2], 0, False), x, [weight, bias], 1, False)[0]
+    found = _forward(Layers(1, [2, 2], 0, False, False), x, [weight, bias], 1, False)[0]
     return found.tolist() == [[[13.5, 8.0]]]
 
 
 def fits(x: Tensor) -> bool:
-    """Whether layers over this input, ``[N, I]``, can be computed here: float32, on the CPU."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and x.dim() == 2 and is_available()
+    """Whether layers over this input can be computed here: float32, on the CPU."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and is_available()
 
 
 def layers(
@@ -50,6 +53,7 @@ def layers(
     count: int = 1,
     num_outputs: int = 0,
     is_turned: bool = False,
+    activation: str = "relu",
 ) -> Tensor:
     """Run an input that `fits` through the layers of several networks of the same sizes.
 
@@ -60,8 +64,9 @@ def layers(
     x : Tensor
         The input of each of them, float32 ``[N, I]``.
     parameters : sequence of Tensor
-        Weight ``[C, inputs, outputs]`` and bias ``[C, outputs]`` of each hidden layer, which a rectifier follows, and
-        then of the head, which none follows, if there is one. Each lies in one piece; ones may stand among the sizes.
+        Weight ``[C, inputs, outputs]`` and bias ``[C, outputs]`` of each hidden layer, which the activation follows,
+        and then of the head, which nothing follows, if there is one. Each lies in one piece; ones may stand among the
+        sizes.
     sizes : tuple of int
         ``I``, and the widths of the hidden layers.
     num_networks, count : int
@@ -70,13 +75,15 @@ def layers(
         Width ``M`` of the head; 0: there is none.
     is_turned : bool
         Whether weights lie as ``[C, outputs, inputs]``.
+    activation : str
+        One of `ACTIVATIONS`.
 
     Returns
     -------
     Tensor
         float32 ``[count, N, M]``, or without a head the last hidden layer's.
     """
-    native, x = _native(num_networks, sizes, num_outputs, is_turned), x.contiguous()
+    native, x = _native(num_networks, sizes, num_outputs, is_turned, activation == "tanh"), x.contiguous()
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     if torch.is_grad_enabled() and (x.requires_grad or any(each.requires_grad for each in parameters)):
         answer: Tensor = _Pass.apply(native, count, in_bf16, x, *parameters)
@@ -85,8 +92,8 @@ def layers(
 
 
 @functools.lru_cache(maxsize=256)
-def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turned: bool) -> Layers:
-    return Layers(num_networks, list(sizes), num_outputs, is_turned)
+def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turned: bool, is_tangent: bool) -> Layers:
+    return Layers(num_networks, list(sizes), num_outputs, is_turned, is_tangent)
 
 
 def _forward(

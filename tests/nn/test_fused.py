@@ -41,7 +41,7 @@ class RoundedBack(Rounded):
     forward, backward = Rounded.backward, Rounded.forward
 
 
-def by_torch(x, parameters, num_hidden, count, is_turned, in_bf16=False):
+def by_torch(x, parameters, num_hidden, count, is_turned, activation, in_bf16=False):
     """The same, layer by layer; in bfloat16 factors of hidden layers' products are rounded, forward and backward."""
     x = x.expand(count, *x.shape)
     for number, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
@@ -49,7 +49,7 @@ def by_torch(x, parameters, num_hidden, count, is_turned, in_bf16=False):
         if number == num_hidden:
             return x @ weight + bias[:count]
         product = RoundedBack.apply(Rounded.apply(x) @ Rounded.apply(weight)) if in_bf16 else x @ weight
-        x = (product + bias[:count]).relu()
+        x = (product + bias[:count]).relu() if activation == "relu" else (product + bias[:count]).tanh()
     return x
 
 
@@ -59,14 +59,17 @@ def leaves(tensors):
 
 NETWORKS = {
     "num_networks": st.integers(1, 3), "sizes": st.lists(st.sampled_from([1, 3, 16, 33]), min_size=2, max_size=4),
-    "num_outputs": st.sampled_from([0, 1, 5]), "is_turned": st.booleans(), "rows": st.sampled_from([0, 1, 7, 64]),
+    "num_outputs": st.sampled_from([0, 1, 5]), "is_turned": st.booleans(), "rows": st.sampled_from([0, 1, 7, 300]),
 }  # fmt: skip
 
 
 @settings(deadline=None, max_examples=100)
-@given(**NETWORKS, runs_all=st.booleans(), in_bf16=st.booleans(), seed=st.integers(0, 99))
+@given(
+    **NETWORKS, runs_all=st.booleans(), activation=st.sampled_from(fused.ACTIVATIONS), in_bf16=st.booleans(),
+    seed=st.integers(0, 99),
+)  # fmt: skip
 def test_values_and_gradients_are_those_of_torch(
-    num_networks, sizes, num_outputs, is_turned, rows, runs_all, in_bf16, seed
+    num_networks, sizes, num_outputs, is_turned, rows, runs_all, activation, in_bf16, seed
 ):
     torch.manual_seed(seed)
     given = [torch.randn(rows, sizes[0]), *parameters_of(num_networks, sizes, num_outputs, is_turned)]
@@ -74,9 +77,10 @@ def test_values_and_gradients_are_those_of_torch(
     (x, *mine), (y, *theirs) = leaves(given), leaves(given)
     with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
         found = fused.layers(
-            x, mine, tuple(sizes), num_networks=num_networks, count=count, num_outputs=num_outputs, is_turned=is_turned
-        )
-    expected = by_torch(y, theirs, len(sizes) - 1, count, is_turned, in_bf16)
+            x, mine, tuple(sizes), num_networks=num_networks, count=count, num_outputs=num_outputs,
+            is_turned=is_turned, activation=activation,
+        )  # fmt: skip
+    expected = by_torch(y, theirs, len(sizes) - 1, count, is_turned, activation, in_bf16)
     # What is nearly half-way between two bfloat16 may be rounded either way.
     near = {"atol": 0.1, "rtol": 0.02} if in_bf16 else {"atol": 1e-4, "rtol": 1e-4}
     assert found.dtype == torch.float32 and torch.allclose(found, expected, **near)
@@ -97,17 +101,19 @@ def test_in_bfloat16_only_factors_are_rounded():
     assert not torch.allclose(found, (x @ weight + bias).relu(), atol=1e-3)
 
 
-def critics_and_input(sizes=(16, 16), num_critics=2):
+def critics_and_input(num_critics=2, activation="relu"):
     torch.manual_seed(0)
-    return Critics(5, sizes, "relu", num_critics), torch.randn(9, 5, requires_grad=True)
+    return Critics(5, (16, 16), activation, num_critics), torch.randn(9, 5, requires_grad=True)
 
 
-def test_critics_and_layers_of_an_mlp_give_what_they_give_without(monkeypatch):
-    critics, x = critics_and_input()
-    mlp = MLP(ObservationSpec((5,), "float32"), (16, 8), "relu")
-    found = critics(x), critics.first(x), mlp(x)
+@pytest.mark.parametrize("activation", fused.ACTIVATIONS)
+def test_critics_and_layers_of_an_mlp_give_what_they_give_without(activation, monkeypatch):
+    critics, x = critics_and_input(activation=activation)
+    mlp = MLP(ObservationSpec((5,), "float32"), (16, 8), activation)
+    found = critics(x), critics.first(x), mlp(x), mlp(x.unsqueeze(1).expand(9, 3, 5))
     monkeypatch.setattr(fused, "is_available", lambda: False)
-    for one, other in zip(found, (critics(x), critics.first(x), mlp(x)), strict=True):
+    expected = critics(x), critics.first(x), mlp(x), mlp(x.unsqueeze(1).expand(9, 3, 5))
+    for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
         assert "_Pass" in str(one.grad_fn.next_functions) + str(one.grad_fn) and "_Pass" not in str(other.grad_fn)
 
@@ -153,10 +159,17 @@ def test_nan_goes_through_rectifiers_and_bfloat16():
             assert critics(x).isnan().all(0).tolist() == [row == 2 for row in range(9)]
 
 
+def test_tangents_are_true_to_2e_7():
+    x = torch.cat([torch.linspace(-12.0, 12.0, 100_001), torch.tensor([0.0, -0.0, 1e-8, 3e38, torch.inf, -torch.inf])])
+    found = fused.layers(x.unsqueeze(1), [torch.ones(1, 1, 1), torch.zeros(1, 1)], (1, 1), activation="tanh").flatten()
+    assert (found - x.double().tanh()).abs().max() < 2e-7
+    assert found.abs().max() == 1.0
+
+
 def test_inputs_of_other_kinds_are_left_to_torch():
     x = torch.zeros(4, 5)
     assert fused.fits(x) and fused.fits(x.mT)
-    for other in (x.double(), x.bfloat16(), x.unsqueeze(0), x.to("meta")):
+    for other in (x.double(), x.bfloat16(), x.to("meta")):
         assert not fused.fits(other)
 
 
