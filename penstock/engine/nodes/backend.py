@@ -169,6 +169,15 @@ class NodesBackend:
         """Process ids of the roles at home."""
         return self._local.pids
 
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the run, those that are lost among them."""
+        return len(self._nodes)
+
+    def hosts_cpu(self) -> list[tuple[float, dict[str, float]]]:
+        """What `NodeHost.cpu` says, of each node that is there: waits for the answers."""
+        return [node.host.cpu() for node in self._nodes if node.host is not None and node.has_begun]
+
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles everywhere, and end the connection to the cluster. A second call does nothing."""
         if self._is_closed:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -272,6 +272,29 @@ class Hosted:
         """Process ids of its roles, by name: waits for the answer."""
         found: dict[str, int] = ray.get(self._actor.pids.remote(), timeout=BEGIN_SECONDS)
         return found
+
+    def cpu(self) -> tuple[float, dict[str, float]]:
+        """What `NodeHost.cpu` says: waits for the answer."""
+        found: tuple[float, dict[str, float]] = ray.get(self._actor.cpu.remote(), timeout=BEGIN_SECONDS)
+        return found
+
+
+@contextlib.contextmanager
+def simulated(num_nodes: int, cores: int) -> Iterator[str]:
+    """A cluster of nodes that are parts of this machine, beside a head without cores; give its address."""
+    from ray.cluster_utils import Cluster as Simulated
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    each = {"object_store_memory": STORE_NBYTES}
+    cluster: Any = Simulated(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **each}
+    )  # fmt: skip
+    try:
+        for _ in range(num_nodes):
+            cluster.add_node(num_cpus=cores, **each)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
 
 
 def _knock_at(address: str, timeout: float) -> None:

@@ -27,9 +27,11 @@ from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.runs.process import cpu_seconds
 
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
 FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
+HOST = "host"
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -147,6 +149,11 @@ class NodeHost:
     def pids(self) -> dict[str, int]:
         """Process ids of the roles, by name."""
         return self._backend.pids if self._backend is not None else {}
+
+    def cpu(self) -> tuple[float, dict[str, float]]:
+        """A moment (monotonic seconds of this machine), and CPU seconds so far of each role, and of "host" itself."""
+        pids = {HOST: os.getpid(), **self.pids()}
+        return time.monotonic(), {name: cpu_seconds(pid) for name, pid in pids.items()}
 
     def stop(self, patience: float) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain."""
