@@ -24,13 +24,13 @@ CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "e
 
 @pytest.fixture(scope="module")
 def cluster(kept_launcher):
-    """A head without cores, and two nodes of one."""
+    """A head without cores, a node of one, and one that has a core to spare."""
     made = cluster_utils.Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
     )
-    for name in ("left", "right"):
-        made.add_node(num_cpus=1, object_store_memory=STORE, resources={name: 1})
+    for cores, name in enumerate(("left", "right"), 1):
+        made.add_node(num_cpus=cores, object_store_memory=STORE, resources={name: 1})
     yield made
     made.shutdown()
 
@@ -99,6 +99,23 @@ def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
         Trainer(APPO, **{**on_nodes, "nodes": 3})
     with pytest.raises(ConfigError, match=r"asks for 1 nodes with 4 cores, for num_workers=4; the cluster"):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "num_workers": 4})
+
+
+def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_written_at_home(on_nodes, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = {**on_nodes, "nodes": 1, "evaluator": "node", "eval_interval": 1_000, "run_dir": run_dir}
+    with Trainer(APPO, **settings, total_steps=3_000, eval_episodes=2) as trainer:
+        assert [str(node.host.machine).endswith("(2 cores)") for node in trainer._supervisor.backend._nodes] == [True]
+        result = trainer.train(quiet=True)
+        assert "evaluator" not in trainer._supervisor.backend.pids
+        assert result.eval_return is not None and (run_dir / "checkpoints" / "best").exists()
+        assert trainer._supervisor.progress.policies[0].evaluation.steps == result.steps
+
+
+def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
+    asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with a core more, for evaluator="node"; the'
+    with pytest.raises(ConfigError, match=asked):
+        Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "evaluator": "node"})
 
 
 def test_an_algorithm_whose_workers_share_memory_says_why_it_stays_at_home(on_nodes):

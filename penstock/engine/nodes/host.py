@@ -146,6 +146,11 @@ class NodeHost:
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
         return Heard(reports, gauges, self._failure)
 
+    def tell(self, role: str, command: bytes) -> None:
+        """Give a role a pickled command."""
+        if self._backend is not None:
+            self._backend.send(role, cloudpickle.loads(command))
+
     def pids(self) -> dict[str, int]:
         """Process ids of the roles, by name."""
         return self._backend.pids if self._backend is not None else {}
@@ -191,4 +196,6 @@ def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]
             there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
         elif isinstance(spec, PolicyRole | SenderRole):
             there.append(replace(spec, path=paths[spec.policy]))
+        else:
+            there.append(spec)
     return there
