@@ -53,9 +53,11 @@ def main() -> None:
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
         .reporting(min_time_s_per_iteration=1)
     )
+    # With the server that it has by default env runners of RLlib 2.60.0 wait for weights, and make no step for minutes.
+    config.use_env_runner_state_server = False
     algo = config.build_algo()
     print(f"SETTINGS ray {ray.__version__}, {runners} env runners of {lanes} lanes, {segment=}, {batch=}", flush=True)
-    began, before = None, 0.0
+    began, before, steps, now = None, 0.0, 0.0, 0.0
     ready = time.monotonic() + WARM_UP
     while True:
         result, now = algo.train(), time.monotonic()

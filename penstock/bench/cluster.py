@@ -92,8 +92,8 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
     costs = stream_costs()
     fewer = max(1, config.num_envs_per_worker // FEWER_LANES)
     is_simulated = config.address is None
-    with _cluster(config, own.up_to) as config, kept():
-        kinds = {str(n): dataclasses.replace(config, nodes=n) for n in range(1, own.up_to + 1)}
+    with _cluster(config, own.up_to) as there, kept():
+        kinds = {str(n): dataclasses.replace(there, nodes=n) for n in range(1, own.up_to + 1)}
         if fewer < config.num_envs_per_worker:
             kinds["fewer lanes"] = dataclasses.replace(kinds["1"], num_envs_per_worker=fewer)
         runs: dict[str, list[NodesRun]] = {name: [] for name in kinds}
@@ -103,9 +103,8 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
                 runs[name].append(run)
                 nodes = "1 node with fewer lanes" if name == "fewer lanes" else f"nodes: {name}"
                 print(f"round {turn + 1} of {own.rounds}, {nodes}: {run.rate:,.0f} steps/s", flush=True)
-    workers, takes_turns = config.workers_per_node, _takes_turns(algorithm, config)
     constants = constants_of(runs, costs)
-    setting = setting_of(runs["1"], workers, takes_turns)
+    setting = setting_of(runs["1"], there.workers_per_node, _takes_turns(algorithm, config))
     return {
         "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(), "rounds": own.rounds,
         "seconds": own.bench_seconds, "is_simulated": is_simulated, "cores": available_cores(),
