@@ -17,6 +17,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 WARM_UP = 10.0  # seconds of training that do not count
+MIN_BATCHES = 5  # that are learned from while it is measured, however long that takes
 NODE = "node"
 NBYTES_OF_STORE = 200 * 2**20
 
@@ -67,7 +68,7 @@ def main() -> None:
         if began is None:
             if now >= ready and steps:
                 began, before = now, steps
-        elif now - began >= seconds:
+        elif now - began >= seconds and steps - before >= MIN_BATCHES * batch:
             break
     print(f"BYTES_PER_STEP {bytes_per_step(algo, segment):.1f}")
     print(f"STEPS_PER_SECOND {(steps - before) / (now - began):.0f}", flush=True)

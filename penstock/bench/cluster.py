@@ -121,8 +121,10 @@ def _cluster(config: Config, up_to: int) -> Iterator[Config]:
     if config.address is not None:
         yield config
         return
-    from penstock.engine.nodes.cluster import simulated
-
+    try:
+        from penstock.engine.nodes.cluster import simulated
+    except ModuleNotFoundError as error:
+        raise BenchUsageError('nodes need Ray, which is not installed: pip install "penstock[cluster]"') from error
     config = dataclasses.replace(config, num_workers=config.num_workers or 1)
     assert config.num_workers is not None
     with simulated(up_to, config.num_workers) as address:
