@@ -13,12 +13,12 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench import BenchUsageError
+from penstock.bench import BenchError, BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, predict, versions_sent
@@ -127,7 +127,11 @@ def _cluster(config: Config, up_to: int) -> Iterator[Config]:
         raise BenchUsageError('nodes need Ray, which is not installed: pip install "penstock[cluster]"') from error
     config = dataclasses.replace(config, num_workers=config.num_workers or 1)
     assert config.num_workers is not None
-    with simulated(up_to, config.num_workers) as address:
+    with ExitStack() as nodes:
+        try:
+            address = nodes.enter_context(simulated(up_to, config.num_workers))
+        except Exception as error:  # Ray has no narrower one
+            raise BenchError(f"Ray could not start simulated nodes: {error}") from error
         yield dataclasses.replace(config, address=address)
 
 
@@ -213,8 +217,8 @@ def about(facts: dict[str, Any]) -> str:
     return (
         f"{facts['algorithm']} on {config['env']}: {nodes}, each with {_count(s['workers'], 'rollout worker')} of "
         f"{s['lanes']} lanes; {s['step_nbytes']:,.0f} bytes per step, {s['weights_nbytes']:,} bytes of weights, "
-        f"{s['steps_per_version']:,.0f} steps between two versions; medians of {facts['rounds']} rounds of "
-        f"{facts['seconds']:g} s, on {describe(facts['machine'])}"
+        f"{s['steps_per_version']:,.0f} steps between two versions; {_count(facts['rounds'], 'round')} of "
+        f"{facts['seconds']:g} s, of which medians are shown; on {describe(facts['machine'])}"
     )
 
 
