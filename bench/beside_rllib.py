@@ -1,6 +1,7 @@
 """Steps per second on one simulated node beside RLlib's, with the same work: IMPALA and APPO on CartPole, in turns.
 
-    python bench/beside_rllib.py --rllib X/bin/python [--runners N] [--lanes N] [--rounds N] [--seconds S] [--json FILE]
+    python bench/beside_rllib.py --rllib X/bin/python [--runners N] [--lanes N] [--rounds N] [--seconds S] [--push]
+                                 [--json FILE]
 
 X is an environment of its own:
 
@@ -9,7 +10,8 @@ X is an environment of its own:
 Both have a cluster of a home node and one more with a core for each rollout worker, a learner of one thread at home, an
 MLP of 64x64, segments of 32 steps, batches of 512, and learn once from each step. Printed are steps learned from per
 second of every round, bytes of experience for each step, and the ratio of medians. The exit code is 3 if Penstock is
-not 5 times as fast.
+not 5 times as fast. With --push RLlib's env runners are sent weights, instead of fetching them from a server, as is its
+default: where cores are few and busy, env runners were seen to wait for that server for minutes.
 """
 
 from __future__ import annotations
@@ -58,13 +60,17 @@ def penstock(name: str, asked: argparse.Namespace, address: str) -> Figures:
 
 def rllib(name: str, asked: argparse.Namespace) -> Figures:
     """Have RLlib train in a process of its own."""
-    numbers = (asked.runners, asked.lanes, SEGMENT, BATCH, asked.seconds)
+    numbers = (asked.runners, asked.lanes, SEGMENT, BATCH, asked.seconds, "push" if asked.push else "pull")
     command = [str(asked.rllib), str(PROGRAM), name.upper(), *map(str, numbers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=asked.seconds + START_UP, check=False
-    )  # fmt: skip
+    patience = asked.seconds + START_UP
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=patience, check=False
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        sys.exit(f"RLlib's {name.upper()} gave no figure for {patience:.0f} s: is the machine busy? see --push")
     rate = re.search(r"^STEPS_PER_SECOND (\S+)$", done.stdout, re.MULTILINE)
     nbytes = re.search(r"^BYTES_PER_STEP (\S+)$", done.stdout, re.MULTILINE)
     if done.returncode or rate is None or nbytes is None:
@@ -79,6 +85,7 @@ def main() -> int:
     parser.add_argument("--lanes", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--push", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     machine = machine_facts()

@@ -1,9 +1,10 @@
 """RLlib's IMPALA or APPO on CartPole, its env runners on one simulated node; run by bench/beside_rllib.py.
 
-    PYTHON_OF_RLLIB rllib_nodes.py IMPALA|APPO RUNNERS LANES SEGMENT BATCH SECONDS
+    PYTHON_OF_RLLIB rllib_nodes.py IMPALA|APPO RUNNERS LANES SEGMENT BATCH SECONDS pull|push
 
-The cluster is a head with one core, for the learner, and a node with one for each env runner. Prints what it ran with,
-steps per second learned from, and bytes of an env runner's sample for each step of it, as Ray serialises it.
+The cluster is a head with one core, for the learner, and a node with one for each env runner. Env runners pull weights
+from a server, which is RLlib's default, or are pushed them. Prints what it ran with, steps per second learned from, and
+bytes of an env runner's sample for each step of it, as Ray serialises it.
 """
 
 import logging
@@ -27,10 +28,9 @@ def steps_trained(result: dict) -> float:
     return result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"]
 
 
-def bytes_per_step(algo: ray.rllib.algorithms.Algorithm, steps: int) -> float:
+def bytes_per_step(algo: ray.rllib.algorithms.Algorithm) -> float:
     """Bytes of one sample of an env runner, as Ray would send it."""
-    runner = algo.env_runner_group
-    samples = runner.foreach_env_runner(lambda one: one.sample(), local_env_runner=False)
+    samples = algo.env_runner_group.foreach_env_runner(lambda one: one.sample(), local_env_runner=False)
     context = ray._private.worker.global_worker.get_serialization_context()
     return context.serialize(samples[0]).total_bytes / sum(len(episode) for episode in samples[0])
 
@@ -48,14 +48,13 @@ def main() -> None:
         .env_runners(
             num_env_runners=runners, num_envs_per_env_runner=lanes, rollout_fragment_length=segment,
             custom_resources_per_env_runner={NODE: 0.01},
-        )
+        )  # fmt: skip
         .learners(num_learners=1)
         .training(train_batch_size_per_learner=batch, lr=5e-4, **own)
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
         .reporting(min_time_s_per_iteration=1)
     )
-    # With the server that it has by default env runners of RLlib 2.60.0 wait for weights, and make no step for minutes.
-    config.use_env_runner_state_server = False
+    config.use_env_runner_state_server = sys.argv[7] == "pull"
     algo = config.build_algo()
     print(f"SETTINGS ray {ray.__version__}, {runners} env runners of {lanes} lanes, {segment=}, {batch=}", flush=True)
     began, before, steps, now = None, 0.0, 0.0, 0.0
@@ -70,7 +69,7 @@ def main() -> None:
                 began, before = now, steps
         elif now - began >= seconds and steps - before >= MIN_BATCHES * batch:
             break
-    print(f"BYTES_PER_STEP {bytes_per_step(algo, segment):.1f}")
+    print(f"BYTES_PER_STEP {bytes_per_step(algo):.1f}")
     print(f"STEPS_PER_SECOND {(steps - before) / (now - began):.0f}", flush=True)
     algo.stop()
     ray.shutdown()
