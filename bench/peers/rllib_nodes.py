@@ -46,9 +46,11 @@ def main() -> None:
         {"IMPALA": IMPALAConfig, "APPO": APPOConfig}[name]()
         .environment("CartPole-v1")
         .env_runners(
-            num_env_runners=runners, num_envs_per_env_runner=lanes, rollout_fragment_length=segment,
+            num_env_runners=runners,
+            num_envs_per_env_runner=lanes,
+            rollout_fragment_length=segment,
             custom_resources_per_env_runner={NODE: 0.01},
-        )  # fmt: skip
+        )
         .learners(num_learners=1)
         .training(train_batch_size_per_learner=batch, lr=5e-4, **own)
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
