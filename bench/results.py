@@ -4,8 +4,9 @@
 
 ``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
 replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
-printed; ``--write`` puts it into docs/performance.md and the table of final policies into docs/results.md, each between
-two comments of the page. ``history/runs/`` holds runs (see keep_runs.py). A comment of a page such as
+printed; ``--write`` puts it into docs/performance.md, the table of final policies into docs/results.md, and into
+docs/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each between two
+comments of the page. ``history/runs/`` holds runs (see keep_runs.py). A comment of a page such as
 ``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
 prints, and with ``--out`` by the picture that it draws.
 """
@@ -26,6 +27,7 @@ from typing import Any
 
 import final_policies
 
+from penstock.bench import cluster
 from penstock.cli import main as penstock
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +53,8 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "performance.md": table(read("current")),
         ROOT / "docs" / "results.md": final_policies.table(final_policies.read(final_policies.HISTORY)),
     }
+    measured = [json.loads(file.read_text()) for file in sorted((HISTORY / "scaling").glob("*.json"))]
+    tables[ROOT / "docs" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))
     texts = {page: with_table(page.read_text(), made) for page, made in tables.items()}
     texts[RUNS_PAGE] = RUNS_PAGE.read_text()
     return {page: COMMAND.sub(_with_output, text) for page, text in texts.items()}
@@ -145,7 +149,7 @@ def _line(cells: list[str] | tuple[str, ...]) -> str:
 def main() -> None:
     """Print the table, or write it into the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="into docs/performance.md, results.md and runs.md")
+    parser.add_argument("--write", action="store_true", help="into the pages, between their comments")
     if parser.parse_args().write:
         for page, text in pages().items():
             page.write_text(text)

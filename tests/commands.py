@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from penstock.algorithms import load_algorithm
-from penstock.bench import autotune, ideal, ipc, replay, throughput
+from penstock.bench import autotune, cluster, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
@@ -60,6 +60,8 @@ def read(command: list[str]) -> None:
             plan.plan(asked)
         case ["bench", "ideal", *flags]:
             parse(flags, ideal._own_flags(), "")
+        case ["bench", "cluster", *flags]:
+            parse(flags, cluster._own_flags(), "")
         case ["bench", name, *flags]:
             parse_flags(BENCHES[name], flags, prog=f"penstock bench {name}")
         case rest:

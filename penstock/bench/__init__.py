@@ -13,6 +13,7 @@ BENCHES: dict[str, str] = {
     "throughput": "penstock.bench.throughput",
     "ipc": "penstock.bench.ipc",
     "replay": "penstock.bench.replay",
+    "cluster": "penstock.bench.cluster",
 }
 """Benches by the name that the command line gives them.
 

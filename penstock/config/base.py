@@ -100,6 +100,9 @@ class Config(PopulationConfig):
     nodes: int | Literal["all"] | dict[str, int] = 1
     """With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
     resource of Ray's, by its name."""
+    evaluator: Literal["home", "node"] = "home"
+    """With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+    rollout workers'."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -216,6 +219,11 @@ class Config(PopulationConfig):
             given = f"nodes={self.nodes!r}" if self.nodes != 1 else f"address={self.address!r}"
             raise ConfigError(
                 f'{given} is for backend="ray", found backend="{self.backend}", which runs on this machine alone: use '
+                'backend="ray", or leave it out'
+            )
+        if self.backend != "ray" and self.evaluator != "home":
+            raise ConfigError(
+                f'evaluator="node" is for backend="ray", found backend="{self.backend}", which has no nodes: use '
                 'backend="ray", or leave it out'
             )
 

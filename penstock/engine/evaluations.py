@@ -64,8 +64,9 @@ class Evaluations:
         self._interval = _interval(config)
         self._next = progress.steps + self._interval
         self._rests_until = 0.0  # monotonic seconds
-        # In a serial run no clock decides anything.
-        self._rests = config.eval_interval is None and config.target_return is not None and config.backend != "serial"
+        # In a serial run no clock decides anything; an evaluator on a node takes nothing of the learner's machine.
+        has_share = config.backend != "serial" and config.evaluator == "home"
+        self._rests = config.eval_interval is None and config.target_return is not None and has_share
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self.asked = self.heard = 0
         self.has_reached_target = False

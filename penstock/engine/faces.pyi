@@ -92,6 +92,9 @@ class APPO(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -253,6 +256,7 @@ class APPO(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -394,6 +398,9 @@ class PPO(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -547,6 +554,7 @@ class PPO(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -684,6 +692,9 @@ class A2C(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -825,6 +836,7 @@ class A2C(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -956,6 +968,9 @@ class A3C(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Rollout workers learn on the CPU.
     precision
@@ -1072,6 +1087,7 @@ class A3C(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1191,6 +1207,9 @@ class IMPALA(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1350,6 +1369,7 @@ class IMPALA(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1489,6 +1509,9 @@ class IMPACT(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1622,6 +1645,7 @@ class IMPACT(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1750,6 +1774,9 @@ class CLEAR(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1913,6 +1940,7 @@ class CLEAR(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2054,6 +2082,9 @@ class LASER(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2215,6 +2246,7 @@ class LASER(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2355,6 +2387,9 @@ class PQN(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2492,6 +2527,7 @@ class PQN(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2621,6 +2657,9 @@ class DQN(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2805,6 +2844,7 @@ class DQN(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2956,6 +2996,9 @@ class Rainbow(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3140,6 +3183,7 @@ class Rainbow(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3291,6 +3335,9 @@ class ApeX(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3473,6 +3520,7 @@ class ApeX(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3623,6 +3671,9 @@ class R2D2(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3805,6 +3856,7 @@ class R2D2(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3955,6 +4007,9 @@ class DDPG(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4095,6 +4150,7 @@ class DDPG(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4225,6 +4281,9 @@ class TD3(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4371,6 +4430,7 @@ class TD3(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4504,6 +4564,9 @@ class SAC(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4648,6 +4711,7 @@ class SAC(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4780,6 +4844,9 @@ class TQC(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4931,6 +4998,7 @@ class TQC(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5066,6 +5134,9 @@ class CrossQ(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5216,6 +5287,7 @@ class CrossQ(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5351,6 +5423,9 @@ class ApeXDPG(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    evaluator
+        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
+        rollout workers'.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5496,6 +5571,7 @@ class ApeXDPG(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        evaluator: Literal["home", "node"] = "home",
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

@@ -124,7 +124,8 @@ def share_threads(config: Config, num_workers: int, is_central: bool, num_polici
         return 1, 1
     if config.backend == "ray":  # of rollout workers there are some at home where the cluster is of this machine alone
         here = config.workers_per_node if config.address is None else 0
-        return 1, max(1, (whole_cores() - here - 1) // num_policies)
+        evaluator = 1 if config.evaluator == "home" else 0
+        return 1, max(1, (whole_cores() - here - evaluator) // num_policies)
     left = (whole_cores() - num_workers - 1) // num_policies  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0

@@ -12,7 +12,9 @@ from typing import Any
 from penstock.ipc import set_parent_death_signal
 
 _PROC = Path("/proc")
-_STARTED = 19  # place of the start time among the fields behind the name in /proc/PID/stat (field 22 of proc(5))
+# Places among the fields behind the name in /proc/PID/stat (proc(5), less 3): parent, CPU times, start.
+_PARENT, _USER, _SYSTEM, _STARTED = 1, 11, 12, 19
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def this_process() -> dict[str, Any]:
@@ -53,6 +55,24 @@ def stat_fields(pid: int) -> list[str]:
     except (OSError, ValueError):
         return []
     return text.rpartition(")")[2].split()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU time that a process and its threads have spent; 0 if it is gone."""
+    fields = stat_fields(pid)
+    return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else 0.0
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (fields := stat_fields(int(entry.name))):
+            children.setdefault(int(fields[_PARENT]), []).append(int(entry.name))
+    family = [pid]
+    for member in family:
+        family += children.get(member, [])
+    return family
 
 
 def _start_of(pid: int) -> int | None:

@@ -47,8 +47,8 @@ def test_roles_of_a_kind_are_added_up_and_one_that_is_gone_counts_nothing(fork):
     pids = {f"rollout-{number}": role.pid for number, role in enumerate(roles)} | {"learner": 2**22 + 1}
     watched = Hardware(lambda: pids, has_gpu=False)
     watched.sample()
-    before = [hardware._cpu_seconds(role.pid) for role in roles]
-    while min(hardware._cpu_seconds(role.pid) for role in roles) < max(before) + 0.2:
+    before = [hardware.cpu_seconds(role.pid) for role in roles]
+    while min(hardware.cpu_seconds(role.pid) for role in roles) < max(before) + 0.2:
         time.sleep(0.05)
     sample = watched.sample()
     assert sample["role/rollout/cpu"] > sample["role/supervisor/cpu"]
@@ -61,7 +61,7 @@ def test_a_role_made_anew_is_not_counted_from_its_birth(fork):
     watched = Hardware(lambda: pids, has_gpu=False)
     watched.sample()
     pids["rollout-0"] = fork(spin_for_ever).pid
-    while hardware._cpu_seconds(pids["rollout-0"]) < 0.2:
+    while hardware.cpu_seconds(pids["rollout-0"]) < 0.2:
         time.sleep(0.05)
     assert watched.sample()["role/rollout/cpu"] == 0.0
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.config import Config
 from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, views_of
-from penstock.engine.nodes.choosing import Machine, choose
+from penstock.engine.nodes.choosing import Machine, choose, cores_wanted
 from penstock.engine.nodes.host import About, differences
 from penstock.engine.nodes.stream import Stream, connect, welcome
 
@@ -99,10 +100,18 @@ MACHINES = [Machine("a", "one", 4, frozenset()), Machine("b", "two", 8, {"gpu_bo
 
 
 def test_a_machine_is_chosen_for_its_resource_first_and_has_the_cores():
-    chosen = choose(MACHINES[::-1], [None, "gpu_box"], cores=4)
+    chosen = choose(MACHINES[::-1], [None, "gpu_box"], [4, 4])
     assert {place: machine.id for place, machine in chosen.items()} == {0: "a", 1: "b"}
-    assert len(choose(MACHINES, [None] * 3, cores=4)) == 2
-    assert choose(MACHINES, ["gpu_box"], cores=4, taken={"b"}) == {}
+    assert len(choose(MACHINES, [None] * 3, [4] * 3)) == 2
+    assert choose(MACHINES, ["gpu_box"], [4], taken={"b"}) == {}
+
+
+def test_the_first_node_has_a_core_more_where_the_evaluator_is_on_it():
+    settings = {"env": "CartPole-v1", "backend": "ray", "nodes": 2}
+    assert cores_wanted(Config(**settings), 4) == [4, 4]
+    cores = cores_wanted(Config(**settings, evaluator="node"), 4)
+    assert cores == [5, 4]
+    assert {place: machine.id for place, machine in choose(MACHINES, [None, None], cores).items()} == {0: "b", 1: "a"}
 
 
 def test_versions_that_differ_are_named():

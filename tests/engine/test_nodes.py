@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +15,8 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.nodes.backend import on_cluster
+from penstock.engine.nodes.host import about_here
 from penstock.engine.trainer import Trainer
 from tests.engine.processes import Watched
 
@@ -24,13 +28,13 @@ CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "e
 
 @pytest.fixture(scope="module")
 def cluster(kept_launcher):
-    """A head without cores, and two nodes of one."""
+    """A head without cores, a node of one, and one that has a core to spare."""
     made = cluster_utils.Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
     )
-    for name in ("left", "right"):
-        made.add_node(num_cpus=1, object_store_memory=STORE, resources={name: 1})
+    for cores, name in enumerate(("left", "right"), 1):
+        made.add_node(num_cpus=cores, object_store_memory=STORE, resources={name: 1})
     yield made
     made.shutdown()
 
@@ -101,6 +105,37 @@ def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "num_workers": 4})
 
 
+def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_written_at_home(on_nodes, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = {**on_nodes, "nodes": 1, "evaluator": "node", "eval_interval": 1_000, "run_dir": run_dir}
+    with Trainer(APPO, **settings, total_steps=3_000, eval_episodes=2) as trainer:
+        assert [str(node.host.machine).endswith("(2 cores)") for node in trainer._supervisor.backend._nodes] == [True]
+        result = trainer.train(quiet=True)
+        assert "evaluator" not in trainer._supervisor.backend.pids
+        assert result.eval_return is not None and (run_dir / "checkpoints" / "best").exists()
+        assert trainer._supervisor.progress.policies[0].evaluation.steps == result.steps
+
+
+def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
+    asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with a core more, for evaluator="node"; the'
+    with pytest.raises(ConfigError, match=asked):
+        Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "evaluator": "node"})
+
+
+def test_a_resource_that_no_node_has_is_an_error_that_says_which_there_are(on_nodes):
+    there = r"the cluster at \S+ has .* with (left, .* with right|right, .* with left)"
+    with pytest.raises(ConfigError, match=rf"nodes=\{{'middle': 1\}} asks for 1 nodes .*{there}"):
+        Trainer(APPO, **{**on_nodes, "nodes": {"middle": 1}})
+
+
+def test_versions_that_differ_are_an_error_before_anything_is_trained(on_nodes, monkeypatch):
+    other = replace(about_here(), versions={**about_here().versions, "torch": "1.0"})
+    monkeypatch.setattr("penstock.engine.nodes.backend.about_here", lambda: other)
+    said = r"node-\d on .* \(\d cores\) has torch \S+ \(home has 1.0\): install the same versions there"
+    with pytest.raises(ConfigError, match=said):
+        Trainer(APPO, **on_nodes)
+
+
 def test_an_algorithm_whose_workers_share_memory_says_why_it_stays_at_home(on_nodes):
     with pytest.raises(ConfigError, match='a3c cannot use backend="ray": its rollout workers learn on parameters'):
         Trainer(A3C, **on_nodes)
@@ -115,6 +150,26 @@ def test_where_there_is_no_cluster_the_error_says_how_to_start_one():
 def test_nodes_are_for_the_backend_that_has_some(backend):
     with pytest.raises(ConfigError, match=f'nodes=2 is for backend="ray", found backend="{backend}"'):
         Trainer(APPO, **CARTPOLE, backend=backend, nodes=2)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, "most", {}, {"left": 0}, {"left": "some"}])
+def test_nodes_that_cannot_be_counted_are_an_error_that_says_how_to_count(nodes):
+    with pytest.raises(ConfigError, match=r"^nodes=.* is not legal: nodes must be (a number of nodes|int or .* 'all')"):
+        Trainer(APPO, **CARTPOLE, backend="ray", nodes=nodes)
+
+
+def test_an_address_is_for_nodes():
+    with pytest.raises(ConfigError, match="address='auto' is for backend=\"ray\", found backend=\"local\""):
+        Trainer(APPO, **CARTPOLE, address="auto")
+
+
+def test_where_ray_is_not_installed_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in [name for name in sys.modules if name == "penstock.engine.nodes.cluster"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("penstock.engine.nodes.cluster", raising=False)
+    with pytest.raises(ConfigError, match=r'needs Ray, which is not installed: pip install "penstock\[cluster\]"'):
+        on_cluster(APPO, APPO.Config(env="CartPole-v1", backend="ray"))
 
 
 def test_nodes_have_no_place_for_guests():

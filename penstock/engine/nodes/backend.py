@@ -22,14 +22,15 @@ import cloudpickle
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
-from penstock.engine.messages import Command, Died, Handler, NodeSeen, Note, Report
-from penstock.engine.nodes.choosing import choose, resources_wanted
+from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
+from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.home_learner import HomeLearnerRole
 from penstock.engine.nodes.host import About, Heard, HostTask, about_here, differences
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.paths import data_path
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind, RunShape
@@ -128,7 +129,12 @@ class NodesBackend:
         self._home = Home(address, token, run, 0, 0)
         paths = rollouts[0].rollout.paths
         turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in self._learners)
+        self._evaluations: EvaluationsThere | None = None  # on the first node
         at_home = [_at_home(spec) for spec in specs if not isinstance(spec, RolloutRole | PolicyRole)]
+        if self._config.evaluator == "node":
+            (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
+            at_home.remove(evaluator)
+            self._evaluations = EvaluationsThere(evaluator, arena)
         receiver = ReceiverRole(address, token, run, len(self._nodes), paths, turns)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         self._is_closed = False
@@ -161,13 +167,27 @@ class NodesBackend:
         self._place()
 
     def send(self, role: str, command: Command) -> bool:
-        """Give a role at home a command; False if it is gone for good, or on a node."""
+        """Give a role at home, or the evaluator, a command; False if it is gone for good, or on a node."""
+        if self._evaluations is not None and isinstance(command, Evaluate):
+            self._evaluations.ask(command)
+            if (host := self._nodes[0].host) is not None and self._nodes[0].has_begun:
+                self._evaluations.tell(host)
+            return True
         return self._local.send(role, command)
 
     @property
     def pids(self) -> dict[str, int]:
         """Process ids of the roles at home."""
         return self._local.pids
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the run, those that are lost among them."""
+        return len(self._nodes)
+
+    def hosts_cpu(self) -> list[tuple[float, dict[str, float]]]:
+        """What `NodeHost.cpu` says, of each node that is there: waits for the answers."""
+        return [node.host.cpu() for node in self._nodes if node.host is not None and node.has_begun]
 
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles everywhere, and end the connection to the cluster. A second call does nothing."""
@@ -206,10 +226,11 @@ class NodesBackend:
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
         wanted = [node.resource for node in empty]
-        found = choose(self._connection.machines(), wanted, self._cores, taken)
+        cores = cores_wanted(self._config, self._cores)
+        found = choose(self._connection.machines(), wanted, [cores[node.number] for node in empty], taken)
         for place, machine in found.items():
             node = empty[place]
-            node.host = self._cluster.Hosted(machine, self._cores, node.resource)
+            node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
             node.has_begun = False
             node.incarnation += 1
 
@@ -243,6 +264,8 @@ class NodesBackend:
                 node.host.begin(self._task(node))
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
+                if self._evaluations is not None and node.number == 0:
+                    self._evaluations.tell(node.host)
             return
         if time.monotonic() > node.connected_by:
             raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
@@ -251,7 +274,10 @@ class NodesBackend:
 
     def _hear(self, node: Node, heard: Heard) -> None:
         for role, report in heard.reports:
-            self._handle(f"{role} of {node.name}", report)
+            if self._evaluations is not None and isinstance(report, Evaluated | Died) and role == RoleKind.EVALUATOR:
+                self._handle(role, self._evaluations.heard(report, node.name))
+            else:
+                self._handle(f"{role} of {node.name}", report)
         shape = self._arena.shape
         for role, gauges in heard.gauges.items():
             kind, _, number = role.partition("-")
@@ -274,6 +300,8 @@ class NodesBackend:
         node.status = replace(node.status, is_there=False, faults=node.faults)
         self._handle(node.name, NodeSeen(node.number, node.status))
         self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
+        if self._evaluations is not None and node.number == 0:
+            self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
 
     def _take(self, role: str, report: Report) -> None:
         """Hear a role at home; what the receiver says of nodes is completed by what is known here."""
@@ -318,6 +346,8 @@ class NodesBackend:
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
             specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
+        if self._evaluations is not None and node.number == 0:
+            specs.append(self._evaluations.role())
         specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
         task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._config.on_env_error == "restart"))
         return task

@@ -28,8 +28,14 @@ def resources_wanted(config: Config) -> list[str | None]:
     return [None] * config.num_nodes
 
 
+def cores_wanted(config: Config, num_workers: int) -> list[int]:
+    """The cores that each node of a run must have, for so many rollout workers; on the first an evaluator may play."""
+    more = config.evaluator == "node"
+    return [num_workers + (more and not number) for number in range(config.num_nodes)]
+
+
 def choose(
-    machines: Sequence[Machine], wanted: Sequence[str | None], cores: int, taken: Collection[str] = ()
+    machines: Sequence[Machine], wanted: Sequence[str | None], cores: Sequence[int], taken: Collection[str] = ()
 ) -> dict[int, Machine]:
     """Find a machine for each that is wanted, each for one of them.
 
@@ -40,7 +46,7 @@ def choose(
     wanted
         The resource that each must have; None: any.
     cores
-        The cores that each must have.
+        The cores that each must have, by its place in `wanted`.
     taken
         Ids of those that are not to be chosen.
 
@@ -49,12 +55,12 @@ def choose(
     dict of int to Machine
         By the place in `wanted`; those for which there is none are missing.
     """
-    left = [machine for machine in machines if machine.id not in taken and machine.cores >= cores]
+    left = [machine for machine in machines if machine.id not in taken]
     chosen: dict[int, Machine] = {}
-    # Who asks for a resource chooses first.
-    for place in sorted(range(len(wanted)), key=lambda place: wanted[place] is None):
+    # Who asks for a resource, or for more cores, chooses first.
+    for place in sorted(range(len(wanted)), key=lambda place: (wanted[place] is None, -cores[place])):
         name = wanted[place]
-        machine = next((m for m in left if name is None or name in m.resources), None)
+        machine = next((m for m in left if m.cores >= cores[place] and (name is None or name in m.resources)), None)
         if machine is not None:
             left.remove(machine)
             chosen[place] = machine

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, resources_wanted
+from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
@@ -83,16 +83,21 @@ def settle(config: Config) -> Config:
         enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
         config = replace(config, nodes=max(1, len(enough)))
     wanted = resources_wanted(config)
-    chosen = choose(machines, wanted, config.num_workers or 1)
+    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
     if len(chosen) < len(wanted):
         cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
+        if config.evaluator == "node":
+            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
         raise ConfigError(
             f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
         )
     if config.num_workers is None:
-        config = replace(config, num_workers=min(MOST_WORKERS, *(machine.cores for machine in chosen.values())))
+        of_evaluator = cores_wanted(config, 0)
+        config = replace(
+            config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
+        )
     return config
 
 
@@ -131,7 +136,7 @@ class Cluster:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         try:
             if config.address is None:
-                cores = max(whole_cores(), config.num_workers or 1)
+                cores = max(whole_cores(), *cores_wanted(config, config.num_workers or 1))
                 ray.init(
                     address="local", num_cpus=cores, num_gpus=0, object_store_memory=STORE_NBYTES,
                     include_dashboard=False, **quiet,
@@ -234,6 +239,10 @@ class Hosted:
         self._answer = self._actor.begin.remote(task)
         self._asked_at = time.monotonic()
 
+    def tell(self, role: str, command: bytes) -> None:
+        """Give a role a pickled command, without waiting until it has it."""
+        self._actor.tell.remote(role, command)
+
     def heard(self) -> Heard | None:
         """What it has answered since; None if nothing.
 
@@ -272,6 +281,29 @@ class Hosted:
         """Process ids of its roles, by name: waits for the answer."""
         found: dict[str, int] = ray.get(self._actor.pids.remote(), timeout=BEGIN_SECONDS)
         return found
+
+    def cpu(self) -> tuple[float, dict[str, float]]:
+        """What `NodeHost.cpu` says: waits for the answer."""
+        found: tuple[float, dict[str, float]] = ray.get(self._actor.cpu.remote(), timeout=BEGIN_SECONDS)
+        return found
+
+
+@contextlib.contextmanager
+def simulated(num_nodes: int, cores: int) -> Iterator[str]:
+    """A cluster of nodes that are parts of this machine, beside a head without cores; give its address."""
+    from ray.cluster_utils import Cluster as Simulated
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    each = {"object_store_memory": STORE_NBYTES}
+    cluster: Any = Simulated(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **each}
+    )  # fmt: skip
+    try:
+        for _ in range(num_nodes):
+            cluster.add_node(num_cpus=cores, **each)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
 
 
 def _knock_at(address: str, timeout: float) -> None:

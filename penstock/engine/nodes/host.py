@@ -27,9 +27,11 @@ from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.runs.process import cpu_seconds
 
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
 FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
+HOST = "host"
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -144,9 +146,19 @@ class NodeHost:
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
         return Heard(reports, gauges, self._failure)
 
+    def tell(self, role: str, command: bytes) -> None:
+        """Give a role a pickled command."""
+        if self._backend is not None:
+            self._backend.send(role, cloudpickle.loads(command))
+
     def pids(self) -> dict[str, int]:
         """Process ids of the roles, by name."""
         return self._backend.pids if self._backend is not None else {}
+
+    def cpu(self) -> tuple[float, dict[str, float]]:
+        """A moment (monotonic seconds of this machine), and CPU seconds so far of each role, and of "host" itself."""
+        pids = {HOST: os.getpid(), **self.pids()}
+        return time.monotonic(), {name: cpu_seconds(pid) for name, pid in pids.items()}
 
     def stop(self, patience: float) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain."""
@@ -184,4 +196,6 @@ def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]
             there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
         elif isinstance(spec, PolicyRole | SenderRole):
             there.append(replace(spec, path=paths[spec.policy]))
+        else:
+            there.append(spec)
     return there

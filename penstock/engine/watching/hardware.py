@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 
 from penstock.ipc import busy_by_core, memory_use
 from penstock.runs.gpus import Gpus
-from penstock.runs.process import stat_fields
+from penstock.runs.process import cpu_seconds
 
-_USER, _SYSTEM = 11, 12  # places of the CPU times among the fields behind the name in /proc/PID/stat (proc(5))
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,7 +46,7 @@ class Hardware:
         now, busy = time.monotonic(), busy_by_core()
         processes = [("supervisor", os.getpid())]
         processes += [(name.partition("-")[0], pid) for name, pid in self._pids().items()]
-        spent = {pid: _cpu_seconds(pid) for _, pid in processes}
+        spent = {pid: cpu_seconds(pid) for _, pid in processes}
         seconds, before, before_spent = now - self._looked, self._busy, self._spent
         self._looked, self._busy, self._spent = now, busy, spent
         if not before or seconds <= 0.0:
@@ -65,12 +63,6 @@ class Hardware:
         for kind in cpu:
             found |= {f"role/{kind}/cpu": max(0.0, cpu[kind]), f"role/{kind}/memory": memory[kind]}
         return found | (self._gpus.sample() if self._gpus is not None else {})
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Seconds of CPU time that a process and its threads have spent; 0 if it is gone."""
-    fields = stat_fields(pid)
-    return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else 0.0
 
 
 def _own_memory(pid: int) -> int:

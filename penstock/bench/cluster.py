@@ -1,0 +1,342 @@
+"""What runs on nodes cost, what a model makes of it, and how far that is from what is measured.
+
+penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--up-to 4] [--rounds 3]
+                       [--bench-seconds 6] [--json FILE]
+
+Without an address nodes are parts of this machine, and share its cores. Trainings on 1, 2, ... nodes take turns, round
+after round. docs/scaling.md has the model, and a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import linear_regression, median
+from typing import TYPE_CHECKING, Any
+
+from penstock.bench import BenchError, BenchUsageError
+from penstock.bench.asked import parse
+from penstock.bench.machine import describe, machine_facts
+from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, predict, versions_sent
+
+if TYPE_CHECKING:
+    from penstock.algorithms.bases.algorithm import Algorithm
+    from penstock.bench.nodes_run import NodesRun
+    from penstock.bench.streaming import StreamCosts
+    from penstock.config import Config
+
+_OWN_FLAGS = """flags of the bench itself:
+  --up-to N          train on 1, 2, ... N nodes (4)
+  --rounds N         train on each number of nodes N times, in turns (3)
+  --bench-seconds S  measure each training for S seconds (6)
+  --node-cores N     predict for nodes of so many cores (16)
+  --home-cores N     and for a home node of so many (16)
+  --gigabits G       and for a network that carries so much at home (10)
+  --learners N       and for so many learners (1)
+  --json FILE        write everything that was measured to this file
+
+"""
+FEWER_LANES = 4  # times fewer: what a call of all lanes costs is the difference
+NODES = (10, 100, 1000)
+SLOWER = (0.0, 1e-3, 1e-2)  # core-seconds that a step of the environment takes beyond the measured one
+MEANING = {
+    "lane": "rollout worker, per step", "call": "rollout worker, per step of all its lanes at once",
+    "learn": "learner, per step", "send_block": "node sends a block", "send_byte": "node sends a byte of it",
+    "receive_block": "home receives a block", "receive_byte": "home receives a byte of it",
+    "tell": "home sends a node a version of the weights, and grants", "tell_byte": "home sends a byte of a version",
+    "hear": "node takes these", "hear_byte": "node takes a byte of a version",
+    "host": "host and Ray, per second of each node", "supervisor": "supervisor, per second",
+    "supervise": "supervisor, per second and node", "trip": "round trip of a slot, without a wait (no CPU time)",
+    "reduce_byte": "learners average a byte of gradients (no CPU time)",
+}  # fmt: skip
+
+
+def command(args: list[str]) -> bool:
+    """Measure, print constants, predictions and what was measured; there is no mark to miss.
+
+    Raises
+    ------
+    BenchUsageError, ConfigError
+        What is asked for cannot be done.
+    BenchError, TrainingFailed, EnvironmentFailure
+        What is measured failed.
+    """
+    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    if asked is None:
+        return True
+    _check(asked.own)
+    config = asked.config
+    _require_segments(asked.algorithm, config)
+    if config.backend != "ray":
+        config = dataclasses.replace(config, backend="ray")
+    facts = measured(asked.algorithm, config, asked.own)
+    print(text(facts))
+    if asked.own.json is not None:
+        asked.own.json.write_text(json.dumps(facts, indent=1) + "\n")
+    return True
+
+
+def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> dict[str, Any]:
+    """Measure everything; return it as it is written to a file."""
+    from penstock.bench.nodes_run import run_on_nodes
+    from penstock.bench.streaming import stream_costs
+    from penstock.engine.backends.launcher import kept
+    from penstock.ipc import available_cores
+
+    machine = machine_facts()
+    print(describe(machine), flush=True)
+    costs = stream_costs()
+    fewer = max(1, config.num_envs_per_worker // FEWER_LANES)
+    is_simulated = config.address is None
+    with _cluster(config, own.up_to) as there, kept():
+        kinds = {str(n): dataclasses.replace(there, nodes=n) for n in range(1, own.up_to + 1)}
+        if fewer < config.num_envs_per_worker:
+            kinds["fewer lanes"] = dataclasses.replace(kinds["1"], num_envs_per_worker=fewer)
+        runs: dict[str, list[NodesRun]] = {name: [] for name in kinds}
+        for turn in range(own.rounds):
+            for name in sorted(kinds, key=lambda name: ([*kinds].index(name) - turn) % len(kinds)):
+                run = run_on_nodes(algorithm, kinds[name], seconds=own.bench_seconds)
+                runs[name].append(run)
+                nodes = "1 node with fewer lanes" if name == "fewer lanes" else f"nodes: {name}"
+                print(f"round {turn + 1} of {own.rounds}, {nodes}: {run.rate:,.0f} steps/s", flush=True)
+    constants = constants_of(runs, costs)
+    setting = setting_of(runs["1"], there.workers_per_node, _takes_turns(algorithm, config))
+    return {
+        "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(), "rounds": own.rounds,
+        "seconds": own.bench_seconds, "is_simulated": is_simulated, "cores": available_cores(),
+        "constants": dataclasses.asdict(constants), "setting": dataclasses.asdict(setting),
+        "large": {"node_cores": own.node_cores, "home_cores": own.home_cores, "gigabits": own.gigabits,
+                  "learners": own.learners},
+        "runs": {name: [dataclasses.asdict(run) for run in of_name] for name, of_name in runs.items()},
+    }  # fmt: skip
+
+
+@contextmanager
+def _cluster(config: Config, up_to: int) -> Iterator[Config]:
+    """The config with a cluster: its own, or a simulated one."""
+    if config.address is not None:
+        yield config
+        return
+    try:
+        from penstock.engine.nodes.cluster import simulated
+    except ModuleNotFoundError as error:
+        raise BenchUsageError('nodes need Ray, which is not installed: pip install "penstock[cluster]"') from error
+    config = dataclasses.replace(config, num_workers=config.num_workers or 1)
+    assert config.num_workers is not None
+    with ExitStack() as nodes:
+        try:
+            address = nodes.enter_context(simulated(up_to, config.num_workers))
+        except Exception as error:  # Ray has no narrower one
+            raise BenchError(f"Ray could not start simulated nodes: {error}") from error
+        yield dataclasses.replace(config, address=address)
+
+
+def constants_of(runs: dict[str, list[NodesRun]], costs: StreamCosts) -> Constants:
+    """The model's constants, medians of rounds.
+
+    What a step costs is seen on one node, with all lanes and with fewer. What is done for each version is what sender
+    and receiver need beyond blocks and bytes. What the supervisor does for each node is a line through all runs.
+    """
+    of_one, fewer = runs["1"], runs.get("fewer lanes", [])
+    step = median(run.cost("rollout") for run in of_one)
+    lane, call = step, 0.0
+    if fewer:
+        lanes, few = of_one[0].lanes, fewer[0].lanes
+        more = median(run.cost("rollout") for run in fewer) - step
+        call = min(step * lanes, max(0.0, more / (1.0 / few - 1.0 / lanes)))
+        lane = step - call / lanes
+    by_nodes = [of_name for name, of_name in runs.items() if name.isdigit()]
+    supervisor, supervise = _line([
+        (of_name[0].nodes, median(run.cpu.get("supervisor", 0.0) for run in of_name)) for of_name in by_nodes
+    ])  # fmt: skip
+    return Constants(
+        lane=lane,
+        call=call,
+        learn=median(run.cost("learner") for run in of_one),
+        host=median((run.cpu.get("host", 0.0) + run.cpu["ray"]) / run.nodes for run in by_nodes[-1]),
+        supervisor=supervisor,
+        supervise=supervise,
+        **vars(costs)
+        | {
+            "tell": median(_per_version(run, "receiver", costs) for of_name in by_nodes for run in of_name),
+            "hear": median(_per_version(run, "sender", costs) for of_name in by_nodes for run in of_name),
+        },
+    )
+
+
+def _per_version(run: NodesRun, kind: str, costs: StreamCosts) -> float:
+    """CPU seconds of receiver or senders for each version and node, less those of blocks and bytes."""
+    at_home = kind == "receiver"
+    block, byte = (costs.receive_block, costs.receive_byte) if at_home else (costs.send_block, costs.send_byte)
+    least, of_byte = (costs.tell, costs.tell_byte) if at_home else (costs.hear, costs.hear_byte)
+    of_blocks = block / (run.lanes * run.segment) + byte * run.step_nbytes
+    versions = run.nodes * run.versions_sent / run.steps_per_version  # that are sent, for each step
+    return max(least, (run.cost(kind) - of_blocks) / versions - of_byte * run.weights_nbytes)
+
+
+def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """Height at 0 and slope of the line through points, by least squares; neither is less than 0."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    if len(points) < 2:
+        return 0.0, ys[0] / xs[0]
+    slope, height = linear_regression(xs, ys)
+    if slope < 0.0:
+        return median(ys), 0.0
+    return (height, slope) if height >= 0.0 else linear_regression(xs, ys, proportional=True)[::-1]
+
+
+def setting_of(runs: list[NodesRun], workers: int, takes_turns: bool) -> Setting:
+    """The run that was measured, on one node."""
+    run = runs[0]
+    return Setting(
+        1, workers, run.lanes, run.slots, run.segment, run.step_nbytes, run.weights_nbytes,
+        median(one.steps_per_version for one in runs), takes_turns=takes_turns,
+    )  # fmt: skip
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def text(facts: dict[str, Any]) -> str:
+    """All tables, which are Markdown, from what was measured."""
+    constants, setting = Constants(**facts["constants"]), Setting(**facts["setting"])
+    return "\n\n".join([
+        about(facts), constants_table(constants), nodes_table(facts, constants, setting),
+        large_table(facts, constants, setting),
+    ])  # fmt: skip
+
+
+def about(facts: dict[str, Any]) -> str:
+    """What was measured, in a paragraph."""
+    s, config = facts["setting"], facts["config"]
+    nodes = "simulated nodes, parts of this machine" if facts["is_simulated"] else "nodes of a cluster"
+    return (
+        f"{facts['algorithm']} on {config['env']}: {nodes}, each with {_count(s['workers'], 'rollout worker')} of "
+        f"{s['lanes']} lanes; {s['step_nbytes']:,.0f} bytes per step, {s['weights_nbytes']:,} bytes of weights, "
+        f"{s['steps_per_version']:,.0f} steps between two versions; {_count(facts['rounds'], 'round')} of "
+        f"{facts['seconds']:g} s, of which medians are shown; on {describe(facts['machine'])}"
+    )
+
+
+def constants_table(constants: Constants) -> str:
+    """The constants."""
+    rows = [(name, MEANING[name], _seconds(value)) for name, value in dataclasses.asdict(constants).items()]
+    return _table(("constant", "cost of", "measured"), rows)
+
+
+def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
+    """What the model says of the nodes that there were, beside what was measured."""
+    rows = []
+    for name, runs in facts["runs"].items():
+        rates = [run["rate"] for run in runs]
+        lanes, cores = runs[0]["lanes"], median(run["cores"] for run in runs)
+        found = predict(
+            constants,
+            dataclasses.replace(setting, nodes=runs[0]["nodes"], lanes=lanes),
+            _machines_here(facts, setting, cores),
+        )
+        rows.append((
+            name if name.isdigit() else f"1, {lanes} lanes", f"{cores:.2f}", f"{found.rate:,.0f}", found.limit,
+            f"{median(rates):,.0f}", f"{min(rates):,.0f} to {max(rates):,.0f}", f"{median(rates) / found.rate:.2f}",
+        ))  # fmt: skip
+    head = ("nodes", "cores left", "predicted steps/s", "limited by", "measured", "rounds", "measured / predicted")
+    return _table(head, rows)
+
+
+def _machines_here(facts: dict[str, Any], setting: Setting, cores: float) -> Machines:
+    """What was measured on: parts of one machine, or machines of which only the workers' cores are known."""
+    if facts["is_simulated"]:
+        return Machines(setting.workers, facts["cores"], shared_cores=cores)
+    return Machines(setting.workers + 1, facts["cores"])
+
+
+def large_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
+    """What the model says of larger clusters, with environments as slow as this, and slower."""
+    large, rows = facts["large"], []
+    cores = large["node_cores"]
+    machines = Machines(cores, large["home_cores"], bandwidth=1e9 / 8 * large["gigabits"])
+    for slower in SLOWER:
+        costs = dataclasses.replace(constants, lane=constants.lane + slower)
+        for nodes in NODES:
+            of_large = dataclasses.replace(setting, nodes=nodes, workers=cores, learners=large["learners"])
+            found = predict(costs, of_large, machines)
+            following = found.parts[1]
+            rows.append((
+                f"{1e3 * slower:g} ms more" if slower else "as measured", f"{nodes:,}", f"{found.rate:,.0f}",
+                found.limit, f"{following.name}, at {following.bound:,.0f}",
+                f"{min(1.0, found.load(ROLLOUT)):.1%}",
+                f"{versions_sent(costs, of_large, machines, found.rate):.1%}",
+            ))  # fmt: skip
+    head = ("a step of the environment", "nodes", "predicted steps/s", "breaks first", "would break next",
+            "rollout workers busy", "versions that a node gets")  # fmt: skip
+    told = (
+        f"Nodes of {_count(cores, 'core')}, a home node of {large['home_cores']}, {large['gigabits']:g} Gbit/s at "
+        f"home, {_count(large['learners'], 'learner')} of one core:"
+    )
+    return f"{told}\n\n{_table(head, rows)}"
+
+
+def _seconds(value: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows))
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def _own_flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock bench cluster", add_help=False, allow_abbrev=False)
+    parser.add_argument("--up-to", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bench-seconds", type=float, default=6.0)
+    parser.add_argument("--node-cores", type=int, default=16)
+    parser.add_argument("--home-cores", type=int, default=16)
+    parser.add_argument("--gigabits", type=float, default=10.0)
+    parser.add_argument("--learners", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def _check(own: argparse.Namespace) -> None:
+    for name in ("up_to", "rounds", "node_cores", "home_cores", "learners"):
+        if getattr(own, name) < 1:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {getattr(own, name)} is not legal: at least 1")
+    for name in ("bench_seconds", "gigabits"):
+        if not 0.0 < getattr(own, name) < float("inf"):
+            flag = name.replace("_", "-")
+            raise BenchUsageError(f"--{flag} {getattr(own, name):g} is not legal: more than 0, and finite")
+
+
+def _require_segments(algorithm: type[Algorithm], config: Config) -> None:
+    from penstock.engine.paths import data_path
+
+    path = data_path(algorithm, config)
+    if why := path.why_at_home():
+        raise BenchUsageError(f"{algorithm.name()} cannot use nodes: {why}")
+    if path.travels != "segments":
+        raise BenchUsageError(
+            f"{algorithm.name()} sends {path.travels} from its nodes, and the model is of segments: measure appo, ppo, "
+            "impala or a2c"
+        )
+
+
+def _takes_turns(algorithm: type[Algorithm], config: Config) -> bool:
+    from penstock.bench.costs import laid_out
+    from penstock.engine.paths import data_path
+
+    _, made, _ = laid_out(algorithm, dataclasses.replace(config, backend="local", address=None, nodes=1))
+    return data_path(made).takes_turns(made)

@@ -1,0 +1,183 @@
+"""A training on nodes that is only measured: how fast it learns, and what each part of it costs meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.bench import BenchError
+from penstock.config import Config
+from penstock.engine.nodes.backend import NodesBackend
+from penstock.engine.trainer import Trainer
+from penstock.engine.watching.time_spent import busy_seconds
+from penstock.ipc import available_cores
+from penstock.runs.process import cpu_seconds, family_of
+from penstock.runs.status import Status
+
+PATIENCE = 120.0  # seconds in which a training has to come to its end
+
+
+@dataclass(frozen=True)
+class NodesRun:
+    """What was seen of a training during a window of time.
+
+    Attributes
+    ----------
+    nodes, lanes, slots, segment
+        Nodes, lanes of each rollout worker, slots of each lane, steps of a segment.
+    rate
+        Steps per second learned from.
+    steps_per_version
+        Of them, between two versions of the weights.
+    step_nbytes
+        Bytes of all columns for a step.
+    weights_nbytes
+        Bytes of a version.
+    sent
+        Bytes that came from nodes, for each step.
+    versions_sent
+        Share of the versions that were sent, to each node.
+    policy_lag
+        Of the batches, at the end.
+    cpu
+        Cores' worth of time that each kind of process took, over all nodes: rollout, sender, host, receiver, learner,
+        supervisor; and ray, all others that descend from this process.
+    cores
+        Cores' worth of time of this machine that other programs left.
+    """
+
+    nodes: int
+    lanes: int
+    slots: int
+    segment: int
+    rate: float
+    steps_per_version: float
+    step_nbytes: float
+    weights_nbytes: int
+    sent: float
+    versions_sent: float
+    policy_lag: float
+    cpu: dict[str, float]
+    cores: float
+
+    def cost(self, kind: str) -> float:
+        """Core-seconds of a kind of process for each step."""
+        return self.cpu.get(kind, 0.0) / self.rate
+
+
+def run_on_nodes(algorithm: type[Algorithm], config: Config, *, seconds: float, warmup: float = 2.0) -> NodesRun:
+    """Train on nodes for a while, and see how it goes. Nothing is evaluated or written.
+
+    Parameters
+    ----------
+    algorithm, config
+        What is trained, and how: with ``backend="ray"``.
+    seconds
+        Length of the window.
+    warmup
+        Seconds before it, counted from when all nodes are there.
+
+    Raises
+    ------
+    BenchError
+        There was nothing to measure.
+    TrainingFailed, EnvironmentFailure, ConfigError
+        As in any training.
+    """
+    config = dataclasses.replace(
+        config, run_dir=None, eval_interval=0, target_return=None, max_seconds=PATIENCE + seconds, total_steps=10**12,
+        checkpoint_interval=0,
+    )  # fmt: skip
+    with Trainer(algorithm, config) as trainer:
+        window = _Window(trainer, seconds, warmup)
+        with contextlib.suppress(_WindowIsOver):
+            trainer.train(on_update=window.look, quiet=True)
+        return window.seen()
+
+
+class _WindowIsOver(Exception):
+    """Enough was seen of the training."""
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Where a training stands."""
+
+    time: float  # of the learner's last report
+    steps: int
+    at: float
+    version: int
+    nbytes: int
+    weights_nbytes: int
+    busy: float
+    family: dict[int, float]
+    home: dict[str, float]
+    hosts: list[tuple[float, dict[str, float]]]
+
+
+class _Window:
+    """Looks at a training now and then, and ends it."""
+
+    def __init__(self, trainer: Trainer, seconds: float, warmup: float) -> None:
+        supervisor = trainer._supervisor
+        assert isinstance(supervisor.backend, NodesBackend)
+        self._backend = supervisor.backend
+        self._progress = supervisor.progress
+        self._arena = trainer._policies[0].arena
+        self._seconds, self._warmup = seconds, warmup
+        self._opens: float | None = None
+        self._first: _Moment | None = None
+        self._last: _Moment | None = None
+        self._lag = 0.0
+
+    def look(self, status: Status) -> None:
+        now = time.monotonic()
+        if self._opens is None:
+            are_there = [node.is_there and node.steps > 0 for node in status.nodes]
+            if status.updates and all(are_there) and len(are_there) == self._backend.num_nodes:
+                self._opens = now + self._warmup
+        elif self._first is None:
+            if now >= self._opens:
+                self._first = self._moment(status)
+        elif now >= self._first.time + self._seconds:
+            self._last, self._lag = self._moment(status), status.policy_lag_mean
+            raise _WindowIsOver
+
+    def _moment(self, status: Status) -> _Moment:
+        report = self._progress.last_report
+        assert report is not None
+        pids = {"supervisor": os.getpid(), **self._backend.pids}
+        return _Moment(
+            report.time, report.steps, time.monotonic(), status.version,
+            sum(node.nbytes for node in status.nodes), sum(node.weights_nbytes for node in status.nodes),
+            busy_seconds(), {pid: cpu_seconds(pid) for pid in family_of(os.getpid())},
+            {name: cpu_seconds(pid) for name, pid in pids.items()}, self._backend.hosts_cpu(),
+        )  # fmt: skip
+
+    def seen(self) -> NodesRun:
+        first, last, shape = self._first, self._last, self._arena.shape
+        if first is None or last is None or last.steps <= first.steps or last.version <= first.version:
+            raise BenchError(f"the training ended, or stood still for {PATIENCE:.0f} s, before it could be measured")
+        seconds, steps, versions = last.time - first.time, last.steps - first.steps, last.version - first.version
+        cpu: defaultdict[str, float] = defaultdict(float)
+        looks = zip([(first.at, first.home), *first.hosts], [(last.at, last.home), *last.hosts], strict=True)
+        for (began, before), (ended, after) in looks:
+            for name, spent in after.items():
+                cpu[name.partition("-")[0]] += (spent - before.get(name, spent)) / (ended - began)
+        own = sum(spent - first.family.get(pid, spent) for pid, spent in last.family.items())
+        others = max(0.0, last.busy - first.busy - own) / (last.at - first.at)
+        cpu["ray"] = max(0.0, own / (last.at - first.at) - sum(cpu.values()))
+        columns = sum(column.nbytes for column in self._arena.columns.values())
+        nodes, weights = self._backend.num_nodes, self._arena.weights.size
+        return NodesRun(
+            nodes, shape.lanes_per_worker, shape.slots_per_lane, shape.segment_length, steps / seconds,
+            steps / versions, columns / shape.num_slots / shape.segment_length, weights,
+            (last.nbytes - first.nbytes) / steps,
+            (last.weights_nbytes - first.weights_nbytes) / weights / versions / nodes, self._lag, dict(cpu),
+            max(0.1, available_cores() - others),
+        )  # fmt: skip

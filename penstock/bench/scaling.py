@@ -1,0 +1,246 @@
+"""How many steps per second a run on nodes makes: a model, whose constants `penstock bench cluster` measures.
+
+Every part of a run has a capacity, a load that does not depend on the rate, and a load for each step. It bounds the
+rate by ``(capacity - fixed) / per_step``, and the least bound is the prediction. docs/scaling.md has the equations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+ROLLOUT, LANES, NODES, SENDERS = "rollout workers", "lanes", "nodes' cores", "senders"
+NETWORK, RECEIVER = "network", "receiver"
+LEARNERS, HOME, SUPERVISOR = "learners", "home's cores", "supervisor"
+TURNS, MACHINE = "taking turns", "this machine's cores"
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What things cost: core-seconds, where nothing else is said.
+
+    Attributes
+    ----------
+    lane, call
+        Of a rollout worker, choosing actions among it: for each step of a lane, and beside that for each step of all
+        lanes of the worker at once.
+    learn
+        Of a learner, for each step.
+    send_block, send_byte
+        At a node, for each block, which holds a segment of every lane of a worker, and for each of its bytes.
+    receive_block, receive_byte
+        The same at home, with the slots that are granted anew.
+    tell, tell_byte
+        At home, for each node and version of the weights, with the slots that are granted beside it, and for each of
+        the version's bytes.
+    hear, hear_byte
+        The same at the node.
+    host
+        Of a node's host and of Ray, for each second.
+    supervisor, supervise
+        Of the supervisor for each second, and beside that for each second and node.
+    trip
+        Seconds from a full segment on a node until its slot is granted anew, where nobody has to be waited for.
+    reduce_byte
+        Seconds in which learners average a byte of their gradients, for each update.
+    """
+
+    lane: float
+    call: float
+    learn: float
+    send_block: float
+    send_byte: float
+    receive_block: float
+    receive_byte: float
+    tell: float
+    tell_byte: float
+    hear: float
+    hear_byte: float
+    host: float
+    supervisor: float
+    supervise: float
+    trip: float
+    reduce_byte: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is, as far as its rate depends on it.
+
+    Attributes
+    ----------
+    nodes, workers, lanes
+        Nodes, rollout workers of each, lanes of each of these.
+    slots, segment
+        Slots of each lane, and steps of a segment.
+    step_nbytes
+        Bytes of all columns for a step: those of an observation first of all.
+    weights_nbytes
+        Bytes of a version: the size of the network.
+    steps_per_version
+        Steps that are learned from between two versions; with algorithms without lag a batch.
+    learners
+        Learners that share each batch, with a core each.
+    takes_turns
+        Whether nobody steps while a batch is learned from.
+    """
+
+    nodes: int
+    workers: int
+    lanes: int
+    slots: int
+    segment: int
+    step_nbytes: float
+    weights_nbytes: float
+    steps_per_version: float
+    learners: int = 1
+    takes_turns: bool = False
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What a run has.
+
+    Attributes
+    ----------
+    node_cores, home_cores
+        Cores of each node, and of the home node.
+    bandwidth
+        Bytes per second that home's network carries, each way.
+    shared_cores
+        Cores' worth of time of the machine that nodes and home are parts of; None: they are machines of their own.
+    """
+
+    node_cores: float
+    home_cores: float
+    bandwidth: float = math.inf
+    shared_cores: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a run, and what it can do: cores, slots, or bytes per second.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    capacity, fixed, per_step
+        What it has, what goes away in any case, and what each step per second takes of it.
+    """
+
+    name: str
+    capacity: float
+    fixed: float
+    per_step: float
+
+    @property
+    def bound(self) -> float:
+        """Steps per second that it allows."""
+        left = self.capacity - self.fixed
+        if left <= 0.0:
+            return 0.0
+        return left / self.per_step if self.per_step > 0.0 else math.inf
+
+    def load(self, rate: float) -> float:
+        """Share of what it has that is used at a rate; 1: it limits."""
+        return (self.fixed + rate * self.per_step) / self.capacity if self.capacity > 0.0 else math.inf
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a run is predicted to do.
+
+    Attributes
+    ----------
+    parts
+        All parts, the one that allows least first.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def rate(self) -> float:
+        """Steps per second."""
+        return self.parts[0].bound
+
+    @property
+    def limit(self) -> str:
+        """The part that breaks first."""
+        return self.parts[0].name
+
+    def part(self, name: str) -> Part:
+        """The part of this name."""
+        return next(part for part in self.parts if part.name == name)
+
+    def load(self, name: str) -> float:
+        """Share of a part that is used at the predicted rate."""
+        return self.part(name).load(self.rate)
+
+
+def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
+    """Predict steps per second.
+
+    Parameters
+    ----------
+    c
+        What was measured.
+    s
+        The run.
+    m
+        Its machines.
+    """
+    parts = parts_of(c, s, m)
+    return Prediction(tuple(sorted(parts, key=lambda part: part.bound)))
+
+
+def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
+    """The parts of a run; docs/scaling.md has an equation for each."""
+    step = c.lane + c.call / s.lanes
+    send = c.send_block / (s.lanes * s.segment) + c.send_byte * s.step_nbytes
+    receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
+    tell, hear = c.tell + c.tell_byte * s.weights_nbytes, c.hear + c.hear_byte * s.weights_nbytes
+    # Of versions that follow each other too fast the newest is sent: telling takes no more time than receiving does.
+    told = min(s.nodes * tell / s.steps_per_version, receive)
+    heard = told * hear / tell if tell else 0.0
+    reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
+    learn = c.learn + reduce  # of all learners: each waits for the others while gradients are averaged
+    hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise
+    workers = s.nodes * min(s.workers, m.node_cores)
+    slots = s.nodes * s.workers * s.lanes * s.slots
+    # Seconds from a slot's first step until it is granted anew: its block waits for its turn among all nodes.
+    turn = s.segment * s.lanes * step + c.trip + s.nodes * tell
+
+    stepping = [
+        Part(ROLLOUT, workers, 0.0, step),
+        Part(LANES, slots, 0.0, turn / s.segment),
+        Part(NODES, s.nodes * m.node_cores, hosts, step + send + heard),
+        Part(SENDERS, s.nodes, 0.0, send + heard),
+        Part(NETWORK, m.bandwidth, 0.0, s.step_nbytes),
+        Part(RECEIVER, 1.0, 0.0, receive + told),
+    ]
+    learners = Part(LEARNERS, s.learners, 0.0, learn)
+    parts = [
+        *stepping,
+        learners,
+        Part(HOME, m.home_cores, supervise, receive + told + learn),
+        Part(SUPERVISOR, 1.0, supervise, 0.0),
+    ]
+    if s.takes_turns:
+        both = 1.0 / min(part.bound for part in stepping) + 1.0 / learners.bound + c.trip / s.steps_per_version
+        parts.append(Part(TURNS, 1.0, 0.0, both))
+    if m.shared_cores is not None:
+        of_all = step + send + heard + receive + told + learn
+        parts.append(Part(MACHINE, m.shared_cores, supervise + hosts, of_all))
+    return parts
+
+
+def versions_sent(c: Constants, s: Setting, m: Machines, rate: float) -> float:
+    """Share of the versions that each node gets at a rate: what the receiver, and home's network, have left for it."""
+    if rate <= 0.0:
+        return 1.0
+    receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
+    versions = s.nodes * rate / s.steps_per_version  # to all nodes, in a second
+    by_receiver = max(0.0, 1.0 - rate * receive) / (versions * (c.tell + c.tell_byte * s.weights_nbytes))
+    by_network = m.bandwidth / (versions * s.weights_nbytes)
+    return min(1.0, by_receiver, by_network)
