@@ -100,6 +100,8 @@ class Config(PopulationConfig):
     nodes: int | Literal["all"] | dict[str, int] = 1
     """With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
     resource of Ray's, by its name."""
+    num_learners: int = 1
+    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"

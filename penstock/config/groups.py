@@ -16,8 +16,8 @@ _GROUPS = {
         "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     },
     "machine": {
-        "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "device",
-        "precision",
+        "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "num_learners",
+        "device", "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

@@ -47,6 +47,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_groups=num_groups,
         num_agents=config.num_agents,
         guest_games=with_guests // num_groups,
+        num_learners=config.num_learners,
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
