@@ -142,7 +142,7 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
             split = {name: dim for name, dim in rows.items() if bound.get(name) is not None}
             if any(bound[name].shape[dim] % group.size for name, dim in split.items()):
                 return method(*arguments, **named)
-            shares = {name: bound[name].chunk(group.size, dim)[group.rank] for name, dim in split.items()}
+            shares = {name: _Share.apply(group, dim, bound[name]) for name, dim in split.items()}
             _here.is_in_share = True
             try:
                 return _together(group, method(**{**bound, **shares}), out)
@@ -208,6 +208,23 @@ def _each_tensor(result: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(result, tuple):
         return tuple(_each_tensor(part, change) for part in result)
     return result.map(change)
+
+
+class _Share(torch.autograd.Function):
+    """The rows of a tensor that are the own share, from outside of it; backwards the gradients of all rows.
+
+    Within shares gradients are multiplied by the size, as `_Whole` says.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, group: Group, dim: int, whole: Tensor) -> Tensor:
+        ctx.group, ctx.dim = group, dim
+        return whole.chunk(group.size, dim)[group.rank]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        everyone = ctx.group.gather(gradients[0]) / ctx.group.size
+        return None, None, torch.cat(list(everyone.unbind(0)), ctx.dim)
 
 
 class _Whole(torch.autograd.Function):
