@@ -5,7 +5,8 @@
 Each run trains in the serial backend until it has made so many updates, and keeps what it has learned from. Then that
 is learned from again: by one learner, and by a group of processes, from the same weights. Printed are the largest
 differences of any weight, target network or statistic from the run's own: of one learner (0: the same bits) and of the
-group. The mark is 1e-5; the exit code is 1 if it is missed.
+group. Of numbers above 1, as the variance of returns, it is the relative difference. The mark is 1e-5; the exit code is
+1 if it is missed.
 
 ``--pace`` prints instead how many updates per second one learner and a group make of a small and of a large network,
 in turns.
@@ -150,9 +151,10 @@ def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float
 
 
 def largest_difference(one: Any, other: Any) -> float:
-    """Of all numbers in two states; of how often something was drawn nothing is compared."""
+    """Of all numbers in two states, in their own size where that is more than 1: weights, targets and statistics."""
     if isinstance(one, Tensor):
-        return float((one.double() - other.double()).abs().max()) if one.numel() else 0.0
+        difference = (one.double() - other.double()).abs() / one.double().abs().clamp(min=1.0)
+        return float(difference.max()) if one.numel() else 0.0
     if isinstance(one, dict):
         names = [name for name in one if name not in ("generator", "replay", "standing", "optimizer", "optimizers")]
         return max((largest_difference(one[name], other[name]) for name in names), default=0.0)
