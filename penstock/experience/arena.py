@@ -28,6 +28,8 @@ class Control(IntEnum):
     """How often the learners of a group were asked to come together; written by the first of them."""
     CALLS = 5
     """How often they were called to something that all of them do; written by the first of them."""
+    TOGETHER = 6
+    """How often they have come together; written by the first of them."""
 
 
 class Contribution(IntEnum):

@@ -52,7 +52,6 @@ class Leader:
         self._group: Group | None = None
         self._post: Post | None = None
         self._next_look = 0.0
-        self._num_formed = 0
         learner.together = self._together
         self._hold_meeting()
 
@@ -104,7 +103,7 @@ class Leader:
         except RuntimeError:  # one of them died on the way
             self._hold_meeting()
             return
-        self._num_formed += 1
+        self._control[Control.TOGETHER] += 1
         self._has_state, self._learner.is_changed_apart = True, False
         self._show()
         self._report(Note(f"{self._size} learners learn together from step {self._learner.standing()['steps']:,}"))
@@ -113,7 +112,8 @@ class Leader:
 
     def _show(self) -> None:
         together = 1 if self._group is None else self._size
-        self._learner.of_group = {"learners/together": together, "learners/formed": self._num_formed}
+        times = int(self._control[Control.TOGETHER])
+        self._learner.of_group = {"learners/together": together, "learners/meetings": times}
 
     # -- learning together -----------------------------------------------------------------------------------------
 
