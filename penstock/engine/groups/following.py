@@ -105,8 +105,8 @@ class Follower:
         self._clock.switch("learn")
         if self._post is not None:
             self._take_part(self._post)
-        elif self._is_ready:
-            self._join()
+        elif self._is_ready and (source := self._seat.invitation(meeting)) is not None:
+            self._join(source)
         return True
 
     def handle(self, command: Command) -> None:
@@ -124,10 +124,9 @@ class Follower:
         self._is_ready = True
         self.bell.ring()
 
-    def _join(self) -> None:
-        self._is_ready = False
+    def _join(self, source: int) -> None:
+        self._is_ready = False  # whatever comes of it, this meeting is not come to again
         try:
-            source = self._seat.source(self._meeting)
             self._group = self._seat.connect(self._meeting)
             self._post = Post(self._group)
             if source == self._group.rank:
@@ -159,4 +158,3 @@ class Follower:
 
     def _leave(self) -> None:
         self._group = self._post = None
-        self._is_ready = False

@@ -88,10 +88,11 @@ class Leader:
         others = self._seat.others_ready(meeting)
         if others is None:
             return
-        source = 0 if self._has_state else 1 + others.index(True) if True in others else None
-        if source is None:
+        can_tell = [self._has_state, *(other.has_state for other in others)]
+        if not any(can_tell):
             raise RuntimeError("the learner has died, and no other of its group had learned anything yet")
-        self._seat.name_source(meeting, source)
+        source = can_tell.index(True)
+        self._seat.invite(meeting, others, source)
         self._call()
         try:
             self._group = self._seat.connect(meeting)

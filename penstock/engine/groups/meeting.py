@@ -7,10 +7,12 @@ connect under the meeting's number, so what is left of an earlier one cannot dis
 
 from __future__ import annotations
 
+import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
@@ -18,7 +20,7 @@ from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
 from penstock.nn import Group
 
 HERE = "127.0.0.1"
-CONNECT_SECONDS = 10.0  # what learners that are all ready have to connect
+CONNECT_SECONDS = 5.0  # what learners that are all ready have to connect
 ANSWER_SECONDS = 60.0  # what they have to come to the same point of an update
 
 
@@ -70,6 +72,15 @@ def board_for(num_learners: int) -> Board | None:
     return Board(num_learners) if num_learners > 1 else None
 
 
+class Ready(NamedTuple):
+    """A learner that can be called."""
+
+    token: str
+    """Which process it is."""
+    has_state: bool
+    """Whether it has learned before."""
+
+
 class Seat:
     """A learner's place in its group, whichever meeting that is.
 
@@ -85,23 +96,31 @@ class Seat:
         self._spec, self._rank = spec, rank
         self._device = device if device.type == "cuda" else torch.device("cpu")
         self._store = TCPStore(HERE, spec.port, is_master=False)
+        self._token = secrets.token_hex(8)
 
     def get_ready(self, meeting: int, has_state: bool) -> None:
         """Say that this learner can be called to a meeting, and whether it has learned before."""
-        self._store.set(f"{meeting}/ready/{self._rank}", str(int(has_state)))
+        self._store.set(f"{meeting}/ready/{self._rank}", f"{self._token} {int(has_state)}")
 
-    def others_ready(self, meeting: int) -> list[bool] | None:
-        """Whether each of the others has learned before, in their order; None while not all are ready."""
+    def others_ready(self, meeting: int) -> list[Ready] | None:
+        """The other learners, in their order; None while not all are ready."""
         names = [f"{meeting}/ready/{rank}" for rank in range(self._spec.size) if rank != self._rank]
-        return [self._store.get(name) == b"1" for name in names] if self._store.check(names) else None
+        if not self._store.check(names):
+            return None
+        found = [self._store.get(name).decode().split() for name in names]
+        return [Ready(token, has_state == "1") for token, has_state in found]
 
-    def name_source(self, meeting: int, source: int) -> None:
-        """Say whose state all go on with."""
-        self._store.set(f"{meeting}/source", str(source))
+    def invite(self, meeting: int, others: Sequence[Ready], source: int) -> None:
+        """Say who is to come to a meeting, and whose state all go on with there."""
+        self._store.set(f"{meeting}/invited", " ".join([str(source), *(other.token for other in others)]))
 
-    def source(self, meeting: int) -> int:
-        """Whose state all go on with, once they are called."""
-        return int(self._store.get(f"{meeting}/source"))
+    def invitation(self, meeting: int) -> int | None:
+        """Whose state all go on with; None where others are meant, such as one that has died, or nobody yet."""
+        name = f"{meeting}/invited"
+        if not self._store.check([name]):
+            return None
+        source, *tokens = self._store.get(name).decode().split()
+        return int(source) if self._token in tokens else None
 
     def connect(self, meeting: int) -> Group:
         """Connect with the others, who do the same now.
