@@ -92,6 +92,8 @@ class APPO(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -253,6 +255,7 @@ class APPO(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -394,6 +397,8 @@ class PPO(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -547,6 +552,7 @@ class PPO(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -684,6 +690,8 @@ class A2C(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -825,6 +833,7 @@ class A2C(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -956,6 +965,8 @@ class A3C(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Rollout workers learn on the CPU.
     precision
@@ -1072,6 +1083,7 @@ class A3C(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1191,6 +1203,8 @@ class IMPALA(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1350,6 +1364,7 @@ class IMPALA(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1489,6 +1504,8 @@ class IMPACT(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1622,6 +1639,7 @@ class IMPACT(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1750,6 +1768,8 @@ class CLEAR(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1913,6 +1933,7 @@ class CLEAR(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2054,6 +2075,8 @@ class LASER(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2215,6 +2238,7 @@ class LASER(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2355,6 +2379,8 @@ class PQN(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2492,6 +2518,7 @@ class PQN(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2621,6 +2648,8 @@ class DQN(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2805,6 +2834,7 @@ class DQN(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2956,6 +2986,8 @@ class Rainbow(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3140,6 +3172,7 @@ class Rainbow(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3291,6 +3324,8 @@ class ApeX(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3473,6 +3508,7 @@ class ApeX(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3623,6 +3659,8 @@ class R2D2(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3805,6 +3843,7 @@ class R2D2(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3955,6 +3994,8 @@ class DDPG(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4095,6 +4136,7 @@ class DDPG(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4225,6 +4267,8 @@ class TD3(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4371,6 +4415,7 @@ class TD3(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4504,6 +4549,8 @@ class SAC(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4648,6 +4695,7 @@ class SAC(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4780,6 +4828,8 @@ class TQC(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4931,6 +4981,7 @@ class TQC(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5066,6 +5117,8 @@ class CrossQ(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5216,6 +5269,7 @@ class CrossQ(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5351,6 +5405,8 @@ class ApeXDPG(Face):
     nodes
         With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
         resource of Ray's, by its name.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5496,6 +5552,7 @@ class ApeXDPG(Face):
         backend: Literal["local", "serial", "ray"] = "local",
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

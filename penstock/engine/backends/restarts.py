@@ -16,7 +16,7 @@ RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS killed roles may be repl
 FAILURE_WINDOW = 60.0  # seconds after which a failed environment is forgotten
 LONGEST_BACK_OFF = 10.0  # seconds
 MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW: while one is away, the others go on
-LEARNER_BACK_OFF = 1.0  # seconds
+LEARNER_BACK_OFF = 0.25  # seconds
 
 
 class RoleDied(RuntimeError):
