@@ -14,7 +14,7 @@ from penstock.config import ConfigError, make_config
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, without
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -66,6 +66,16 @@ def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_unt
     log = (tmp_path / "run" / "log.txt").read_text()
     assert log.count("2 learners learn together from step") == 3
     assert "rank-1 is replaced" in log
+
+    # Its successor has nothing but what the other learner has: the same bits, weights that were set since included.
+    trainer.set_parameters({0: {name: 1.5 * tensor for name, tensor in trainer.get_parameters()[0].items()}})
+    trainer.train(100, quiet=True)
+    before, version = trainer.get_parameters()[0], trainer.status.version
+    os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
+    backend, block = trainer._supervisor.backend, trainer._policies[0].arena.weights
+    wait_until(lambda: backend.pump(0.05) or block.version > version, "the successor has published what it has got")
+    for name, tensor in trainer.get_parameters()[0].items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
     def kill_both(status):
         if status.experience.get("learners/together") == 2:
