@@ -11,7 +11,9 @@ from penstock.algorithms.a3c import A3C
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
+from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.groups.meeting import Board, Seat
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
@@ -131,6 +133,29 @@ def test_algorithms_whose_workers_learn_and_machines_without_a_gpu_for_each_lear
     require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda"}))
     with pytest.raises(ConfigError, match=r"num_learners=2 needs a GPU for each, from cuda:1 on, .* sees 1 there"):
         require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda:1"}))
+
+
+def test_who_takes_the_place_of_a_learner_that_was_invited_is_not_invited_itself():
+    board, cpu = Board(2), torch.device("cpu")
+    first, dead, successor = (Seat(board.spec, rank, cpu) for rank in (0, 1, 1))
+    assert first.others_ready(1) is None
+    assert dead.invitation(1) is None
+    dead.get_ready(1, has_state=True)
+    (ready,) = first.others_ready(1)
+    assert ready.has_state
+    first.invite(1, [ready], source=0)
+    successor.get_ready(1, has_state=False)
+    assert dead.invitation(1) == 0
+    assert successor.invitation(1) is None
+    board.close()
+
+
+def test_learners_that_are_killed_again_and_again_end_the_run():
+    restarts = Restarts(forgive_environments=False)
+    pauses = [restarts.after_learner_killed("rank-1 was killed") for _ in range(20)]
+    assert max(pauses) <= 1.0
+    with pytest.raises(RoleDied, match=r"rank-1 was killed, the 21th learner within 10 minutes, and 20 are replaced"):
+        restarts.after_learner_killed("rank-1 was killed")
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
