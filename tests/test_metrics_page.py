@@ -30,8 +30,10 @@ OPPONENTS = {  # of games against opponents alone
 }
 SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
 NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
+LEARNERS = {"learners/together", "learners/meetings"}  # with num_learners of more than 1 alone
 OPEN = {
-    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES
+    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES,
+    *LEARNERS,
 }  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
 TINY = {

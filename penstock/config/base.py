@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
+from penstock.config.learners import require_legal_learners
 from penstock.config.marks import Tunable
 from penstock.config.opponents import guest_games, require_legal_opponents
 from penstock.config.population import PopulationConfig
@@ -103,6 +104,8 @@ class Config(PopulationConfig):
     evaluator: Literal["home", "node"] = "home"
     """With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
     rollout workers'."""
+    num_learners: int = 1
+    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -162,6 +165,7 @@ class Config(PopulationConfig):
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
             object.__setattr__(self, name, value)
         self.validate()
+        require_legal_learners(self)
 
     @classmethod
     def _hints(cls) -> dict[str, Any]:
@@ -255,6 +259,11 @@ class Config(PopulationConfig):
     def num_lanes(self) -> int:
         """Lanes of all rollout workers together."""
         return self.workers * self.lanes_per_worker
+
+    @property
+    def shared_by_learners(self) -> dict[str, int]:
+        """What several learners have equal shares of, in words, and how many of it there are."""
+        return {}
 
     @property
     def lanes_in_words(self) -> str:

@@ -17,6 +17,7 @@ _GROUPS = {
     },
     "machine": {
         "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "evaluator",
+        "num_learners",
         "device", "precision",
     },
     "network": {

@@ -115,6 +115,11 @@ class ReplayConfig(RedistributorConfig):
         return max(1, math.ceil(self.num_envs_per_worker * self.updates_per_step))
 
     @property
+    def shared_by_learners(self) -> dict[str, int]:
+        """The rows of an update."""
+        return {f"rows of an update (batch_size={self.batch_size})": self.batch_size}
+
+    @property
     def min_steps(self) -> int:
         """Steps before the first update: learning_starts, or as many as finish a row of the buffer in every lane."""
         return max(self.learning_starts, self.num_lanes * self.steps_of_a_row)

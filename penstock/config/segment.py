@@ -53,6 +53,17 @@ class FreshConfig(Config):
         return self.num_lanes
 
     @property
+    def shared_by_learners(self) -> dict[str, int]:
+        """The segments of a batch; of a minibatch segments, too, or steps where they are learned from one by one."""
+        shared, steps = {"segments of a batch": self.segments_per_batch}, getattr(self, "batch_size", None)
+        if steps is None:
+            return shared
+        if self.memory == "none":
+            return {**shared, f"steps of an update (batch_size={steps})": steps}
+        of_update = f"segments of an update (batch_size={steps} / segment_length={self.segment_length})"
+        return {**shared, of_update: steps // self.segment_length}
+
+    @property
     def fresh_per_batch(self) -> int:
         """Fresh segments in each batch: all of them, where none are replayed."""
         return self.segments_per_batch

@@ -95,6 +95,8 @@ class APPO(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -257,6 +259,7 @@ class APPO(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -401,6 +404,8 @@ class PPO(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -555,6 +560,7 @@ class PPO(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -695,6 +701,8 @@ class A2C(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -837,6 +845,7 @@ class A2C(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -971,6 +980,8 @@ class A3C(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Rollout workers learn on the CPU.
     precision
@@ -1088,6 +1099,7 @@ class A3C(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1210,6 +1222,8 @@ class IMPALA(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1370,6 +1384,7 @@ class IMPALA(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1512,6 +1527,8 @@ class IMPACT(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1646,6 +1663,7 @@ class IMPACT(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1777,6 +1795,8 @@ class CLEAR(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1941,6 +1961,7 @@ class CLEAR(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2085,6 +2106,8 @@ class LASER(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2247,6 +2270,7 @@ class LASER(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2390,6 +2414,8 @@ class PQN(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2528,6 +2554,7 @@ class PQN(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2660,6 +2687,8 @@ class DQN(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2845,6 +2874,7 @@ class DQN(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2999,6 +3029,8 @@ class Rainbow(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3184,6 +3216,7 @@ class Rainbow(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3338,6 +3371,8 @@ class ApeX(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3521,6 +3556,7 @@ class ApeX(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3674,6 +3710,8 @@ class R2D2(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3857,6 +3895,7 @@ class R2D2(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4010,6 +4049,8 @@ class DDPG(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4151,6 +4192,7 @@ class DDPG(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4284,6 +4326,8 @@ class TD3(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4431,6 +4475,7 @@ class TD3(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4567,6 +4612,8 @@ class SAC(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4712,6 +4759,7 @@ class SAC(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4847,6 +4895,8 @@ class TQC(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4999,6 +5049,7 @@ class TQC(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5137,6 +5188,8 @@ class CrossQ(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5288,6 +5341,7 @@ class CrossQ(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5426,6 +5480,8 @@ class ApeXDPG(Face):
     evaluator
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
+    num_learners
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5572,6 +5628,7 @@ class ApeXDPG(Face):
         address: str | None = None,
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
+        num_learners: int = 1,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

@@ -47,6 +47,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_groups=num_groups,
         num_agents=config.num_agents,
         guest_games=with_guests // num_groups,
+        num_learners=config.num_learners,
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
@@ -165,7 +166,26 @@ def require_device(device: str) -> None:
     """Raise `ConfigError` if torch cannot use `device`."""
     kind, _, index = device.partition(":")
     if kind == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        count = _num_gpus()
         if int(index or 0) >= count:
             found = f"torch {torch.__version__} sees {count} CUDA devices"
             raise ConfigError(f'device={device!r} is not there: {found}; use device="cpu", or see: penstock doctor')
+
+
+def require_learners(algorithm: type[Algorithm], config: Config) -> None:
+    """Raise `ConfigError` if the algorithm cannot have so many learners, or there is no GPU for each."""
+    size, device = config.num_learners, torch.device(config.device)
+    if size == 1:
+        return
+    if why := data_path(algorithm, config).why_one_learner():
+        raise ConfigError(f"{algorithm.name()} cannot use num_learners={size}: {why}; use num_learners=1")
+    first = device.index or 0
+    if device.type == "cuda" and (left := _num_gpus() - first) < size:
+        raise ConfigError(
+            f"num_learners={size} needs a GPU for each, from {device.type}:{first} on, and torch {torch.__version__} "
+            f'sees {left} there: use num_learners={max(1, left)}, or device="cpu"'
+        )
+
+
+def _num_gpus() -> int:
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
+from penstock.engine.groups.following import Follower, RankRole
+from penstock.engine.groups.meeting import GroupSpec
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.paths.guests import GuestPath
 from penstock.engine.roles.device import DeviceRole
@@ -27,6 +31,7 @@ ACTIVITIES = {
     RoleKind.ROLLOUT: RolloutWorker.ACTIVITIES,
     RoleKind.POLICY: PolicyWorker.ACTIVITIES,
     RoleKind.LEARNER: Learner.ACTIVITIES,
+    RoleKind.RANK: Follower.ACTIVITIES,
     RoleKind.EVALUATOR: Evaluator.ACTIVITIES,
     RoleKind.REDISTRIBUTOR: Redistributor.ACTIVITIES,
 }
@@ -45,7 +50,9 @@ class Learnt(Protocol):
     def path(self) -> DataPath: ...
 
 
-def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> list[RoleSpec]:
+def role_specs(
+    policies: Sequence[Learnt], env: EnvSpec, shape: RunShape, group: GroupSpec | None = None
+) -> list[RoleSpec]:
     """Decide which roles a run has, in the order in which the serial backend polls them.
 
     Parameters
@@ -56,13 +63,15 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
         The environment.
     shape
         The run's numbers.
+    group
+        The learners of a run whose one policy has several.
     """
     algorithms = tuple(policy.algorithm for policy in policies)
     config = algorithms[0].config
     is_central = infers_centrally(config.inference, algorithms[0])
     is_shared = learners_share_a_process(policies, shape.num_workers)
     policy_threads, learner_threads = share_threads(
-        config, shape.num_workers, is_central, 1 if is_shared else len(policies)
+        config, shape.num_workers, is_central, 1 if is_shared else len(policies) * config.num_learners
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
@@ -82,17 +91,29 @@ def role_specs(policies: Sequence[Learnt], env: EnvSpec, shape: RunShape) -> lis
     for number, policy in enumerate(policies):
         acts = PolicyRole(policy.algorithm, policy.path, policy_threads, number)
         state, learning = policy.start.state, policy.start.learning
-        learner = LearnerRole(policy.algorithm, policy.path, state, learning, learner_threads, number)
+        learner = LearnerRole(policy.algorithm, policy.path, state, learning, learner_threads, number, group)
         if is_central and shares_device(config):
             specs.append(DeviceRole(learner, acts))
         else:
             specs += [acts] if is_central else []
             learners.append(learner)
+        for rank in range(1, group.size if group is not None else 1):
+            assert group is not None
+            specs.append(RankRole(on_device_of(policy.algorithm, rank), policy.path, group, rank, learner_threads))
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
     if guests and is_central:
         specs.append(PolicyRole(algorithms[0], GuestPath(), policy_threads, len(policies)))
     return [*specs, EvaluatorRole(algorithms, env)]
+
+
+def on_device_of(algorithm: Algorithm, rank: int) -> Algorithm:
+    """An algorithm for another process, which computes on the GPU of its rank if the first learner has one."""
+    there = copy.copy(algorithm)
+    device = torch.device(algorithm.config.device)
+    if device.type == "cuda":
+        there.config = replace(algorithm.config, device=f"cuda:{(device.index or 0) + rank}")
+    return there
 
 
 def learners_share_a_process(policies: Sequence[Learnt], num_workers: int) -> bool:

@@ -66,6 +66,7 @@ class Saves:
         self._chronicle = chronicle
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self._asked = 0
+        self._asked_for: list[Save] = []
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
         self._contents_saved = 0  # answers to the last request
 
@@ -121,6 +122,11 @@ class Saves:
         if error is not None:
             self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
 
+    def ask_again(self) -> bool:
+        """Ask the learners that have not saved what they were asked to; return whether they are there."""
+        left = [(save, policy) for policy, save in enumerate(self._asked_for) if policy not in self._saved]
+        return all([self._ask(save, policy) for save, policy in left])
+
     def _stores(self) -> list[CheckpointStore | str]:
         """Where the checkpoints of each policy lie; asked anew each time, because how many are kept may change."""
         assert self._run_directory is not None
@@ -134,5 +140,5 @@ class Saves:
         self._saved = {}
         self._contents_saved = 0
         name = steps if len(destinations) > 1 else None
-        saves = [Save(self._asked, *each, name) for each in zip(destinations, meta, strict=True)]
-        return all([self._ask(save, policy) for policy, save in enumerate(saves)])
+        self._asked_for = [Save(self._asked, *each, name) for each in zip(destinations, meta, strict=True)]
+        return self.ask_again()

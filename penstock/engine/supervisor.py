@@ -22,6 +22,7 @@ from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Copies, Exploits
+from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import (
     ContentsSaved,
     Copied,
@@ -112,7 +113,8 @@ class Supervisor:
         self._env = env
         self._arena = arena = policies[0].arena
         self._run_directory = run_directory
-        specs = role_specs(policies, env, arena.shape)
+        self._board = board_for(config.num_learners)
+        specs = role_specs(policies, env, arena.shape, self._board.spec if self._board is not None else None)
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         self.backend: Backend = BACKENDS[config.backend](arena, specs, self._handle, restarts)
         rows = rows_by_kind(parts_of(specs), arena.shape)
@@ -260,6 +262,8 @@ class Supervisor:
             self.is_closed = True
             self._rest()
             self.backend.close(patience)
+            if self._board is not None:
+                self._board.close()
             self._chronicle.close()
             if self._opponents is not None:
                 self._opponents.close()
@@ -446,6 +450,8 @@ class Supervisor:
                 self.progress.restarts += 1
                 if role == RoleKind.EVALUATOR:
                     self.evaluations.forget()
+                elif role == RoleKind.LEARNER:
+                    self.saves.ask_again()
                 self._chronicle.event(f"{story}\n{role} is replaced")
             case Failed():
                 self._failure = self._failure or (role, report)

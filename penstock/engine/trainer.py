@@ -25,7 +25,7 @@ from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainRe
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.backend import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
-from penstock.engine.preparation import look_at, note_of_precision, require_device
+from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
 from penstock.engine.steering import Steering
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
@@ -164,6 +164,7 @@ class Trainer(Steering):
     ) -> None:
         began = time.monotonic()
         require_device(config.device)
+        require_learners(algorithm, config)
         if config.backend == "serial":
             launcher.discard()
         else:

@@ -24,6 +24,12 @@ class Control(IntEnum):
     """How often parameters that rollout workers share were replaced from outside; written by the learner."""
     PACE = 3
     """Nanoseconds that the learner's last batch took it; 0 where time is to decide nothing; written by the learner."""
+    MEETING = 4
+    """How often the learners of a group were asked to come together; written by the first of them."""
+    CALLS = 5
+    """How often they were called to something that all of them do; written by the first of them."""
+    TOGETHER = 6
+    """How often they have come together; written by the first of them."""
 
 
 class Contribution(IntEnum):
@@ -268,6 +274,14 @@ class ExperienceArena:
         """
         writing = self.slots.owned_by(worker, SlotState.WRITING)
         self.slots.claim(writing, SlotState.WRITING, SlotState.FREE, 0, from_owner=worker)
+        self._announce_anew()
+
+    def reclaim_read(self) -> None:
+        """Give back what a dead learner was reading, and announce anew what it had no time to read."""
+        self.release(self.slots.in_state(SlotState.READING))
+        self._announce_anew()
+
+    def _announce_anew(self) -> None:
         announced = self.full.pop_many(self.full.capacity)  # in their order: every lane gets its turn by it
         unannounced = np.setdiff1d(self.slots.in_state(SlotState.FULL), announced)
         self.full.push_many(np.concatenate([announced, unannounced]))

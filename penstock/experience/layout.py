@@ -25,6 +25,7 @@ class RoleKind(StrEnum):
     LEARNER = "learner"
     EVALUATOR = "evaluator"
     REDISTRIBUTOR = "redistributor"
+    RANK = "rank"
 
 
 SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)
@@ -88,6 +89,8 @@ class RunShape:
         Past versions that guests may play, where this is the arena of guests: its lanes are theirs. Else 0.
     first_worker
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
+    num_learners
+        Learners of its group; those beside the first are ranks, counted from 1.
     """
 
     num_workers: int
@@ -108,6 +111,7 @@ class RunShape:
     guest_games: int = 0
     num_places: int = 0
     first_worker: int = 0
+    num_learners: int = 1
 
     @property
     def num_lanes(self) -> int:
@@ -158,6 +162,8 @@ class RunShape:
         """
         kind, _, number = role.partition("-")
         kind, of = RoleKind(kind), int(number) if number else policy
+        if kind is RoleKind.RANK:
+            return self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)) + of - 1
         return of if kind is RoleKind.ROLLOUT else (
             self.num_workers + of * len(SINGLE_ROLES) + SINGLE_ROLES.index(kind)
         )
@@ -201,7 +207,8 @@ class RunShape:
         rows, size = self.num_slots * self.rows_per_slot, self.state_size
         yield array("control", (8, ALIGNMENT // 8), "int64")
         yield array("tunables", (1 + MOST_TUNABLES,), "float64")
-        yield array("gauges", (self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)), 32), "float64")
+        num_roles = self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)) + self.num_learners - 1
+        yield array("gauges", (num_roles, 32), "float64")
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
         for name in ("learner_bell", "policy_bell", "evaluator_bell", "redistributor_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)

@@ -24,6 +24,7 @@ from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
 from penstock.nn.return_predictor import ReturnPredictor
+from penstock.nn.sharing import Group, GroupBroken, average_gradients_, sharing, undisturbed
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "Distribution",
     "EncoderError",
     "EpsilonGreedy",
+    "Group",
+    "GroupBroken",
     "ImplicitQuantileReturns",
     "Joint",
     "MemoryCore",
@@ -54,6 +57,7 @@ __all__ = [
     "StochasticActorCritic",
     "TanhGaussian",
     "WeightsLayout",
+    "average_gradients_",
     "build_encoder",
     "distribution_of",
     "flatten_",
@@ -64,6 +68,8 @@ __all__ = [
     "place_",
     "places_in",
     "recorded_distribution",
+    "sharing",
     "stretch_of",
+    "undisturbed",
     "uniform_action",
 ]

@@ -12,6 +12,7 @@ from penstock.nn.encoders import MLP, SideBySide
 from penstock.nn.exploration import TanhGaussian
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import encoder_input_size
+from penstock.nn.sharing import in_shares, moments_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,7 @@ class BatchRenorm(nn.Module):
         if not by_batch:
             scale = self.scale / std
             return torch.addcmul(self.shift - self.mean * scale, x, scale)
-        var, mean = torch.var_mean(x, -2, correction=0, keepdim=True)
+        var, mean = moments_of_rows(x)
         batch_std = (var + EPSILON).sqrt()
         self._seen = mean.detach(), var.detach()
         is_warm = self.batches >= WARM_UP  # a tensor, for which nobody waits
@@ -174,6 +175,7 @@ class NormalizedActorCritic(StochasticActorCritic):
         """Make the critics."""
         return NormalizedCritics(input_size, sizes, activation, num_critics)
 
+    @in_shares(0, observation=0)
     def policy(self, observation: Tensor, by_batch: bool = False) -> TanhGaussian:
         """Distributions over actions. See :meth:`StochasticActorCritic.policy`.
 
@@ -188,6 +190,7 @@ class NormalizedActorCritic(StochasticActorCritic):
         features = self.encoder(x, by_batch) if isinstance(self.encoder, NormalizedMLP) else self.encoder(x)
         return self.distribution(features)
 
+    @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
     def joint_q(
         self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from penstock.nn.model import NetworkConfig, without_autocast
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.q_network import feedforward_encoder
+from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,6 +103,7 @@ class ContinuousActorCritic(PolicyNetwork):
         """Make the critics; parameters as for :class:`Critics`."""
         return Critics(input_size, sizes, activation, num_critics, num_quantiles)
 
+    @in_shares(1, observation=0, action=0)
     def q(self, observation: Tensor, action: Tensor) -> Tensor:
         """Values by all critics.
 
@@ -121,6 +123,7 @@ class ContinuousActorCritic(PolicyNetwork):
         q: Tensor = self.critics(torch.cat((features.float(), action), -1))
         return q
 
+    @in_shares(0, observation=0, action=0)
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
         """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
 
@@ -161,6 +164,7 @@ class DeterministicActorCritic(ContinuousActorCritic):
         super().__init__(observation, action, config, num_critics=num_critics, outputs_per_dimension=1)
         self.exploration_std = exploration_std
 
+    @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> Tensor:
         """Actions for observations ``[N, *shape]`` as they lie in their column: in [-1, 1], float32 ``[N, d]``."""
         features = self.encoder(self.input(observation))
@@ -210,6 +214,7 @@ class StochasticActorCritic(ContinuousActorCritic):
         )  # fmt: skip
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
+    @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Distributions for observations ``[N, *shape]`` as they lie in their column, over ``[N, d]`` actions."""
         return self.distribution(self.encoder(self.input(observation)))

@@ -8,6 +8,7 @@ are built for every batch of actions; ``torch.distributions`` costs several time
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +57,10 @@ class Categorical:
     def __getitem__(self, index: Any) -> Categorical:
         """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
         return Categorical(self.logits[index])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Categorical:
+        """The distribution whose parameters are changed, such as put together of several."""
+        return Categorical(change(self.logits))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions by inverting the cumulative distribution.
@@ -127,6 +132,10 @@ class MultiCategorical:
         """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
         return MultiCategorical(self.logits[index], self.nvec)
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> MultiCategorical:
+        """The distribution whose parameters are changed, such as put together of several."""
+        return MultiCategorical(change(self.logits), self.nvec)
+
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions, int64 ``[..., k]``, each choice as :class:`Categorical` does by its noise of ``[..., k]``."""
         return self.table.sample(noise.unsqueeze(-1))
@@ -173,6 +182,10 @@ class DiagonalGaussian:
     def __getitem__(self, index: Any) -> DiagonalGaussian:
         """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
         return DiagonalGaussian(self.mean[index], self.log_std[index])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> DiagonalGaussian:
+        """The distribution whose parameters are changed, such as put together of several."""
+        return DiagonalGaussian(change(self.mean), change(self.log_std))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions ``mean + std * noise``.
@@ -236,6 +249,10 @@ class Joint:
     def __getitem__(self, index: Any) -> Joint:
         """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
         return Joint(self.choices[index], self.numbers[index])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Joint:
+        """The distribution whose parameters are changed, such as put together of several."""
+        return Joint(self.choices.map(change), self.numbers.map(change))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions, float32 ``[..., k + d]``, from as much standard normal noise: choices by ``Phi(noise)``."""

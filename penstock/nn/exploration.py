@@ -170,6 +170,10 @@ class TanhGaussian:
         self.mean = mean
         self.log_std = log_std
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> TanhGaussian:
+        """The distribution whose parameters are changed, such as put together of several."""
+        return TanhGaussian(change(self.mean), change(self.log_std))
+
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions ``tanh(mean + std * noise)``.
 

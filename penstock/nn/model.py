@@ -19,6 +19,7 @@ from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -231,6 +232,25 @@ class ActorCritic(PolicyNetwork):
         ValueError
             When a network with memory is given rows that are not time-major, or no ``first`` or ``state``.
         """
+        leading = observation.ndim - self.observation_ndim
+        evaluate = self._evaluate_segments if leading == 2 else self._evaluate_rows
+        return evaluate(observation, first, state)
+
+    @in_shares(1, observation=1, first=1, state=0)
+    def _evaluate_segments(
+        self, observation: Tensor, first: Tensor | None, state: Tensor | None
+    ) -> tuple[Distribution, Tensor]:
+        return self._evaluate(observation, first, state)
+
+    @in_shares(0, observation=0)
+    def _evaluate_rows(
+        self, observation: Tensor, first: Tensor | None, state: Tensor | None
+    ) -> tuple[Distribution, Tensor]:
+        return self._evaluate(observation, first, state)
+
+    def _evaluate(
+        self, observation: Tensor, first: Tensor | None, state: Tensor | None
+    ) -> tuple[Distribution, Tensor]:
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         x = self.input(observation.flatten(0, len(leading) - 1))
         features = self.encoder(x)

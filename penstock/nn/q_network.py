@@ -19,6 +19,7 @@ from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
 from penstock.nn.return_distributions import ImplicitQuantileReturns, ReturnDistribution
+from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -151,6 +152,7 @@ class QNetwork(PolicyNetwork):
         mask = self.input.mask(observation)
         return None if mask is None else legal_values(mask, self.choices)
 
+    @in_shares(0, observation=0)
     def q(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
         """Values of all actions, of a network without memory.
 
@@ -175,6 +177,7 @@ class QNetwork(PolicyNetwork):
         with without_autocast(features.device):
             return self._masked_q(features.float(), self.legal(observation), noise)
 
+    @in_shares(0, observation=0, fractions=0)
     def distributions(
         self, observation: Tensor, noise: Tensor | None = None, fractions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -205,6 +208,7 @@ class QNetwork(PolicyNetwork):
             outputs = self._outputs(features.float(), noise, fractions)
             return outputs, _masked(self.distribution.mean(outputs), self.legal(observation))
 
+    @in_shares(1, observation=1, first=1, state=0)
     def unroll(
         self, observation: Tensor, first: Tensor, state: Tensor, burn_in: int = 0, noise: Tensor | None = None
     ) -> Tensor:

@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ConfigError, PrioritizedConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
-from penstock.nn import PolicyNetwork, flatten_, joined, stretch_of
+from penstock.nn import PolicyNetwork, average_gradients_, flatten_, joined, stretch_of
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
@@ -218,6 +218,7 @@ class ReplayAlgorithm(Algorithm):
         (whole,) = optimizer.param_groups[0]["params"]
         whole.grad.zero_()
         loss.backward(inputs=self._trained[name])
+        average_gradients_([whole], loss)
         norm = torch.linalg.vector_norm(whole.grad)
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")

@@ -20,7 +20,7 @@ from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, num_parameters
+from penstock.nn import ActorCritic, Distribution, average_gradients_, num_parameters
 
 
 class SegmentAlgorithm(Algorithm):
@@ -235,9 +235,10 @@ class SegmentAlgorithm(Algorithm):
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
+        found = {name: value.detach() for name, value in metrics.items()}
+        average_gradients_(model.parameters(), loss, *found.values())
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
-        found = {name: value.detach() for name, value in metrics.items()} | {"grad_norm": norm.detach()}
-        return loss.detach(), found
+        return loss.detach(), found | {"grad_norm": norm.detach()}
 
     def evaluate(self, model: Any, batch: Batch) -> tuple[Tensor, Metrics]:
         """Evaluate the model on one minibatch, once; set its targets if they are an update's; return what `loss` does.

@@ -15,8 +15,9 @@ from multiprocessing.reduction import ForkingPickler
 from penstock.engine.backends import launcher
 from penstock.engine.backends.process import Told, describe_status, tell
 from penstock.engine.backends.restarts import Restarts, RoleDied, successor
+from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Command, Died, Failed, Handler, Of, Ready, Report, Stop, To
-from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.roles.together import LearnersRole, parts_of
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
@@ -230,7 +231,9 @@ class LocalBackend:
             elif process.spec.is_vital or not os.WIFSIGNALED(status):
                 raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
             else:
-                back_off = self._restarts.after_kill(story)
+                of_learners = isinstance(process.spec, LearnerRole | RankRole)
+                count = self._restarts.after_learner_killed if of_learners else self._restarts.after_kill
+                back_off = count(story)
         spec = process.spec
         deaths = (
             [arena.requests.withdraw(spec.rollout.worker) for arena in self._arena.policies]

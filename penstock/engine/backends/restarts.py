@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import replace
 
 from penstock.engine.messages import Failed
-from penstock.engine.roles.specs import RoleSpec, RolloutRole
+from penstock.engine.roles.specs import LearnerRole, RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import ExperienceArena
 
@@ -15,6 +15,8 @@ MAX_RESTARTS = 5
 RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS killed roles may be replaced
 FAILURE_WINDOW = 60.0  # seconds after which a failed environment is forgotten
 LONGEST_BACK_OFF = 10.0  # seconds
+MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW: while one is away, the others go on
+LEARNER_BACK_OFF = 0.25  # seconds
 
 
 class RoleDied(RuntimeError):
@@ -33,6 +35,7 @@ class Restarts:
     def __init__(self, forgive_environments: bool) -> None:
         self._forgive_environments = forgive_environments
         self._kills: deque[float] = deque()
+        self._learner_kills: deque[float] = deque()
         self._failures: dict[str, deque[float]] = {}
         self._failures_at_start: dict[str, int] = {}
 
@@ -76,12 +79,31 @@ class Restarts:
             )
         return _back_off(count)
 
+    def after_learner_killed(self, story: str) -> float:
+        """Count a killed learner of a group; return the seconds to wait before it comes back.
+
+        Raises
+        ------
+        RoleDied
+            Too many were killed within RESTART_WINDOW; the message begins with `story`.
+        """
+        count = _count(self._learner_kills, RESTART_WINDOW)
+        if count > MAX_LEARNER_RESTARTS:
+            raise RoleDied(
+                f"{story}, the {count}th learner within {RESTART_WINDOW / 60:.0f} minutes, and {MAX_LEARNER_RESTARTS} "
+                "are replaced: see what kills them (too little memory? then use fewer num_learners)"
+            )
+        return min(LEARNER_BACK_OFF, _back_off(count))
+
 
 def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
     """Take back what a dead role held, and return who comes in its place, with random numbers of its own.
 
     For a rollout worker, no policy worker may be answering requests from before its death any more.
     """
+    if isinstance(spec, LearnerRole) and spec.group is not None:
+        arena.policies[spec.policy].reclaim_read()
+        return replace(spec, group=replace(spec.group, is_successor=True))
     if not isinstance(spec, RolloutRole):
         return spec
     for of_policy in arena.policies:

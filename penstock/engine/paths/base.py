@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
+    from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.roles.learner import Learner, LearnerState, Start
     from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
@@ -205,6 +206,18 @@ class DataPath:
         weights
             By which way weights are published.
         """
+        raise NotImplementedError
+
+    # -- several learners --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def why_one_learner(cls) -> str:
+        """Why no other learner can learn from the same batches; empty: it can."""
+        return "its learner does not hand out what it learns from"
+
+    @classmethod
+    def apprentice(cls, algorithm: Any) -> Apprentice:
+        """Make what learns from the batches that the learner of this data path hands out, in another process."""
         raise NotImplementedError
 
     # -- other nodes -------------------------------------------------------------------------------------------------

@@ -47,6 +47,11 @@ class GradientPath(SegmentPath):
         return "its rollout workers learn on parameters that all of them share in the memory of one machine"
 
     @classmethod
+    def why_one_learner(cls) -> str:
+        """Nothing is handed out."""
+        return "its rollout workers learn, each by itself: use more num_workers"
+
+    @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
         """The gradient of a segment of each lane of a worker, applied."""
         from penstock.engine.paths.rehearsals import SegmentRehearsal

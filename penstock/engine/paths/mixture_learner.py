@@ -89,6 +89,7 @@ class MixtureLearner(SegmentLearner):
             for name in ("obs", "valid")
         )
         self._model.update_observation_statistics(obs, valid)
+        self.is_changed_apart = True
 
     def _next_batch(self) -> Batch | None:
         if self._is_filling or len(self._held) < self._arena.shape.segments_per_batch:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
+    from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.replay_learner import ReplayLearner
     from penstock.engine.roles.learner import Learner, LearnerState, Start
     from penstock.engine.watching.clock import Clock
@@ -93,6 +94,18 @@ class ReplayPath(DataPath):
     ) -> Learner:
         """Draw batches from the buffer."""
         return self.learner_class()(algorithm, arena, state, learning, report, self.replay, weights)
+
+    @classmethod
+    def why_one_learner(cls) -> str:
+        """Others can learn from the same batches."""
+        return ""
+
+    @classmethod
+    def apprentice(cls, algorithm: Any) -> Apprentice:
+        """Make what learns from batches that are handed out."""
+        from penstock.engine.paths.apprentices import ReplayApprentice
+
+        return ReplayApprentice(algorithm)
 
     @classmethod
     def learner_class(cls) -> type[ReplayLearner]:

@@ -17,6 +17,7 @@ from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader
+from penstock.nn import undisturbed
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
@@ -103,11 +104,21 @@ class ReplayLearner(Learner):
         """End the thread that draws batches."""
         self._reader.close()
 
+    def standing(self) -> dict[str, int]:
+        """Besides, batches learned from."""
+        return super().standing() | {"batches": self._batches}
+
+    def take_state(self, state: dict[str, Any]) -> None:
+        """Go on in the place of a learner that has died; random numbers are those of the others, too."""
+        self._batches = state["standing"]["batches"]
+        super().take_state(state)
+        self._algorithm.generator.set_state(state["learning"]["generator"].cpu())
+
     def _learn(self, batch: Any, ids: np.ndarray) -> dict[str, Tensor]:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
-            with self._autocast:
-                td_error, metrics = self._algorithm.update(self._model, batch)
+            with self.together(batch), self._autocast:
+                td_error, metrics = undisturbed(lambda: self._algorithm.update(self._model, batch))
         except NonFiniteUpdate as problem:
             self._skip(str(problem))
             return {}

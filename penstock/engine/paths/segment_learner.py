@@ -159,13 +159,18 @@ class SegmentLearner(Learner):
         """Run all updates of a batch; return the means of what the loss reports."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
-        return learn_batch(
-            self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
-            backward=self._backward, begin=self._begin_update, updated=self._updated, skipped=self._skip,
-        )  # fmt: skip
+        with self.together(batch):
+            return learn_batch(
+                self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
+                backward=self._backward, begin=self._begin_update, updated=self._updated, skipped=self._skip,
+            )  # fmt: skip
+
+    def about_batch(self) -> dict[str, Any]:
+        """Besides, the random numbers by which it is split into minibatches."""
+        return super().about_batch() | {"generator": self._generator.get_state()}
 
     def _captured_gradient(self) -> Callable[[Batch], dict[str, Tensor]] | None:
-        if self._device.type != "cuda":
+        if self._device.type != "cuda" or self._config.num_learners > 1:
             return None
         from penstock.engine.paths.captured_gradient import CapturedGradient
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic
+from penstock.nn import ActorCritic, undisturbed
 
 
 def _pass_over(*_: object) -> None:
@@ -50,17 +51,21 @@ def learn_batch(
     skipped
         Called instead of `updated`, with the reason, after one that was left out because it was not finite.
     """
-    backward = backward or (lambda minibatch: algorithm.backward(model, minibatch, autocast))
+    leave_gradient = backward or (lambda minibatch: algorithm.backward(model, minibatch, autocast))
+
+    def gradient_of(minibatch: Batch) -> dict[str, Tensor]:
+        optimizer.zero_grad(set_to_none=False)
+        return leave_gradient(minibatch)
+
     sums, count, is_finite = dict[str, Tensor](), 0, True
     with torch.no_grad(), autocast:
-        algorithm.prepare(model, batch)
+        undisturbed(lambda: algorithm.prepare(model, batch))
     for minibatch in algorithm.updates(batch, generator):
         if not minibatch.learn.any():
             continue  # the optimiser's momentum would still move the weights
         begin()
-        optimizer.zero_grad(set_to_none=False)
         try:
-            metrics = backward(minibatch)
+            metrics = undisturbed(partial(gradient_of, minibatch))
         except NonFiniteUpdate as problem:
             is_finite = False
             skipped(str(problem))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
+    from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.engine.roles.learner import Learner, LearnerState
     from penstock.engine.watching.clock import Clock
@@ -75,6 +76,18 @@ class SegmentPath(DataPath):
     def why_at_home(cls) -> str:
         """Segments travel."""
         return ""
+
+    @classmethod
+    def why_one_learner(cls) -> str:
+        """Others can learn from the same batches."""
+        return ""
+
+    @classmethod
+    def apprentice(cls, algorithm: Any) -> Apprentice:
+        """Make what learns from batches that are handed out."""
+        from penstock.engine.paths.apprentices import SegmentApprentice
+
+        return SegmentApprentice(algorithm)
 
     @classmethod
     def learner_class(cls) -> type[SegmentLearner]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,15 @@ class Learner:
         Called with `Learned` after updates, at most ten times per second and at every goal.
     weights
         By which way they are published.
+
+    Attributes
+    ----------
+    together
+        Makes the context in which a batch is learned from; in a group the others learn from it there, too.
+    of_group
+        What is shown of the group beside `experience`.
+    is_changed_apart
+        Whether weights or statistics were changed otherwise than by a batch: others of a group do not have that yet.
     """
 
     ACTIVITIES = ("learn", "gather", "wait for data", "wait for goal")
@@ -151,6 +161,10 @@ class Learner:
         self._skipped = self._skipped_in_a_row = 0
         self._next_report = 0.0
         self._reported_steps = state.steps
+        self.together: Callable[[Any], AbstractContextManager[None]] = lambda batch: nullcontext()
+        self.of_group: dict[str, float] = {}
+        self.is_changed_apart = False
+        self._tuned: dict[str, float] = {}
         self._brought: dict[str, Tensor] = {}  # what the last update reported
         self._owes_report = False
 
@@ -170,8 +184,37 @@ class Learner:
         """Go on from another learner's `heritage`, whose weights the model has by now."""
         raise NotImplementedError
 
+    @property
+    def device(self) -> torch.device:
+        """Where it learns."""
+        return self._device
+
+    def standing(self) -> dict[str, int]:
+        """Where learning stands, in numbers."""
+        return {"steps": self._steps, "version": self._version, "updates": self._updates}
+
+    def about_batch(self) -> dict[str, Any]:
+        """What others of a group need to know to learn from the same batch."""
+        return {"standing": self.standing(), "tuned": self._tuned}
+
+    def whole_state(self) -> dict[str, Any]:
+        """All that others of a group have to go on with: weights, what else is learned, and where learning stands."""
+        return {"weights": self._model.state_dict(), "learning": self.learning_state(), "standing": self.standing()}
+
+    def take_state(self, state: dict[str, Any]) -> None:
+        """Go on, in the place of a learner that has died, with what another of its group has."""
+        standing = state["standing"]
+        self._steps, self._updates = standing["steps"], standing["updates"]
+        # Newer than any that was published: who acts is to take them.
+        self._version = max(standing["version"], self._weights.version) + 1
+        self._model.load_state_dict(state["weights"])
+        self._inherit(state["learning"])
+        self._weights.publish(self._version, self._steps)
+        self._weights.show()
+
     def handle(self, command: Command) -> None:
         """Take a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
+        self.is_changed_apart |= isinstance(command, SetWeights | Inherit)
         if isinstance(command, Save):
             self._save(command)
         elif isinstance(command, SetWeights):
@@ -207,7 +250,7 @@ class Learner:
     def _heed_settings(self) -> None:
         """Go on with the settings that hold now, wherever they are used; called before every batch."""
         if (values := self._tunables.news()) is not None:
-            self._config = tuned(self._untuned, values)
+            self._config, self._tuned = tuned(self._untuned, values), values
             self._take_settings()
 
     def _take_settings(self) -> None:
@@ -276,7 +319,7 @@ class Learner:
                 updates=self._updates,
                 skipped_updates=self._skipped,
                 losses={name: value.item() for name, value in self._brought.items()},
-                experience=self.experience(),
+                experience={**self.experience(), **self.of_group},
                 learning_rate=self.step_size,
             )
         )

@@ -18,6 +18,7 @@ from penstock.ipc import Doorbell
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.groups.meeting import GroupSpec
     from penstock.engine.paths import DataPath
     from penstock.engine.roles.learner import LearnerState
     from penstock.experience.feed import Feed
@@ -135,7 +136,12 @@ class LearnerRole:
     learning: dict[str, Any] | None
     num_threads: int
     policy: int = 0
-    is_vital: ClassVar[bool] = True
+    group: GroupSpec | None = None
+
+    @property
+    def is_vital(self) -> bool:
+        """Where it is alone: the others of a group have what it has."""
+        return self.group is None
 
     @property
     def name(self) -> str:
@@ -153,9 +159,15 @@ class LearnerRole:
         from penstock.engine.acting.weights import through_block
 
         begin_on(self.algorithm.config.device)
-        return self.path.learner(
-            arena.policies[self.policy], self.algorithm, self.state, self.learning, report, weights or through_block
+        arena = arena.policies[self.policy]
+        learner = self.path.learner(
+            arena, self.algorithm, self.state, self.learning, report, weights or through_block
         )
+        if self.group is None:
+            return learner
+        from penstock.engine.groups.leading import Leader
+
+        return Leader(learner, self.group, arena, report)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,230 @@
+"""Do several learners of one policy learn what one does? The same batches, learned from by one and by a group.
+
+    python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--pace]
+
+Each run trains in the serial backend until it has made so many updates, and keeps what it has learned from. Then that
+is learned from again: by one learner, and by a group of processes, from the same weights. Printed are the largest
+differences of any weight, target network or statistic from the run's own: of one learner (0: the same bits), of one
+that starts from weights rounded differently, and of the group. Of numbers above 1, as the variance of returns, it is
+the relative difference. The mark is 1e-5. Where a rounding error at the start grows beyond that by itself, it is no
+mark for the group. The exit code is 1 if it is missed elsewhere.
+
+``--pace`` prints instead how many updates per second one learner and a group make of a small and of a large network,
+in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import penstock
+from penstock.bench.machine import describe
+from penstock.engine.groups.meeting import Board, GroupSpec, Seat
+from penstock.engine.paths import data_path
+from penstock.engine.roles.specs import LearnerRole
+from penstock.nn import sharing
+from penstock.runs.checkpoint import as_bytes, from_bytes
+
+MARK = 1e-5
+FRESH = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 64}
+REPLAY = {"env": "CartPole-v1", "learning_starts": 64, "buffer_size": 2_000, "num_envs_per_worker": 2, "batch_size": 32}
+CONTROL = {**REPLAY, "env": "Pendulum-v1"}
+RUDDER = {"rewards": "rudder", "redistributor_interval": 200, "redistributor_size": 8}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "A2C": ("A2C", {"env": "CartPole-v1", "num_envs_per_worker": 4}),
+    "PPO": ("PPO", FRESH),
+    "PPO, GRU": ("PPO", {**FRESH, "memory": "gru", "memory_size": 16, "burn_in": 4, "batch_size": 32}),
+    "PPO, early stops": ("PPO", {**FRESH, "target_kl": 0.0005}),
+    "PPO, continuous": ("PPO", {**FRESH, "env": "Pendulum-v1"}),
+    "PPO, RUDDER": ("PPO", {**FRESH, **RUDDER}),
+    "APPO": ("APPO", FRESH),
+    "APPO, V-trace": ("APPO", {**FRESH, "advantage_estimator": "vtrace"}),
+    "IMPALA": ("IMPALA", FRESH),
+    "IMPALA, LSTM": ("IMPALA", {**FRESH, "memory": "lstm", "memory_size": 16}),
+    "IMPACT": ("IMPACT", FRESH),
+    "LASER": ("LASER", {**FRESH, "batch_size": 128, "replay": ["queue:1/4", "uniform:3/4,capacity=50,min_size=10"]}),
+    "CLEAR": ("CLEAR", {**FRESH, "replay": ["queue:1/2", "reservoir:1/2,capacity=50,min_size=10"]}),
+    "PQN": ("PQN", FRESH),
+    "PQN, GRU": ("PQN", {**FRESH, "memory": "gru", "memory_size": 16, "batch_size": 32}),
+    "DQN": ("DQN", {**REPLAY, "prioritized": True, "n_step": 3, "normalize_observations": True}),
+    "DQN, quantiles": ("DQN", {**REPLAY, "distributional": "quantile", "double": True}),
+    "DQN, IQN, noisy": ("DQN", {**REPLAY, "distributional": "iqn", "noisy": True}),
+    "DQN, RUDDER": ("DQN", {**REPLAY, **RUDDER}),
+    "Rainbow": ("Rainbow", REPLAY),
+    "ApeX": ("ApeX", REPLAY),
+    "R2D2": ("R2D2", {**REPLAY, "batch_size": 4, "updates_per_step": 0.5}),
+    "DDPG": ("DDPG", CONTROL),
+    "ApeXDPG": ("ApeXDPG", CONTROL),
+    "TD3": ("TD3", {**CONTROL, "normalize_observations": True}),
+    "SAC": ("SAC", CONTROL),
+    "TQC": ("TQC", CONTROL),
+    "CrossQ": ("CrossQ", {**CONTROL, "critic_hidden_sizes": (64, 64)}),
+}
+SIZES = {"small": (64, 64), "large": (1024, 1024)}  # of PPO's networks, whose pace is measured
+
+
+@dataclass
+class Lessons:
+    """What a run has learned from, from which state, and what has become of that."""
+
+    algorithm: Any
+    before: bytes = b""
+    batches: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    after: dict[str, Any] | None = None
+
+    def attend(self, learner: Any, updates: int) -> None:
+        """Keep all that a learner learns from until it has made so many updates."""
+
+        @contextmanager
+        def keeping(batch: Any) -> Iterator[None]:
+            if self.after is None and learner.standing()["updates"] >= updates:
+                self.after = copy.deepcopy(learner.whole_state())
+            if self.after is None:
+                self.before = self.before or as_bytes(learner.whole_state())
+                self.batches.append((copy.deepcopy(batch), copy.deepcopy(learner.about_batch())))
+            yield
+
+        learner.together = keeping
+
+
+def lessons_of(name: str, settings: dict[str, Any], updates: int) -> Lessons:
+    """Train until so many updates are made, and return what was learned from."""
+    built, kept = LearnerRole.build, list[Lessons]()
+
+    def build(self: LearnerRole, *arguments: Any, **named: Any) -> Any:
+        learner = built(self, *arguments, **named)
+        kept.append(Lessons(self.algorithm))
+        kept[0].attend(learner, updates)
+        return learner
+
+    LearnerRole.build = build  # type: ignore[method-assign]
+    always = {"backend": "serial", "seed": 7, "run_dir": None, "eval_interval": 0, "num_workers": 1}
+    settings = {"hidden_sizes": (32, 32), **always, **settings}
+    try:
+        with getattr(penstock, name)(total_steps=10_000_000, **settings) as algo:
+            while not kept or kept[0].after is None:
+                algo.train(256, quiet=True)
+    finally:
+        LearnerRole.build = built  # type: ignore[method-assign]
+    return kept[0]
+
+
+def learned(
+    lessons: Lessons, group: GroupSpec | None = None, rank: int = 0, *, rounded: bool = False
+) -> tuple[dict[str, Any], float]:
+    """Learn from the lessons, alone or in a group; return what has become of the state, and the seconds it took.
+
+    With `rounded`, every weight is another float32 at the start: the next one.
+    """
+    torch.set_num_threads(1)
+    algorithm = copy.deepcopy(lessons.algorithm)
+    apprentice: Any = data_path(algorithm).apprentice(algorithm)
+    apprentice.take_state(from_bytes(lessons.before))
+    if rounded:
+        state = apprentice.whole_state()
+        for name, weight in state["weights"].items():
+            if weight.is_floating_point() and "moments" not in name:
+                state["weights"][name] = torch.nextafter(weight, torch.full_like(weight, torch.inf))
+        apprentice.take_state(copy.deepcopy(state))
+    batches = copy.deepcopy(lessons.batches)
+    together = None if group is None else Seat(group, rank, apprentice.device).connect(1)
+    began = time.perf_counter()
+    with nullcontext() if together is None else sharing(together):
+        for batch, about in batches:
+            apprentice.learn(batch, about)
+    assert together is None or not together.is_broken
+    return apprentice.whole_state(), time.perf_counter() - began
+
+
+def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float]:
+    """What `learned` returns, of the first of a group of so many processes."""
+    board = Board(size)
+    fork = multiprocessing.get_context("fork")
+    others = [fork.Process(target=learned, args=(lessons, board.spec, rank), daemon=True) for rank in range(1, size)]
+    for other in others:
+        other.start()
+    found = learned(lessons, board.spec)
+    for other in others:
+        other.join()
+        assert other.exitcode == 0
+    board.close()
+    return found
+
+
+def largest_difference(one: Any, other: Any) -> float:
+    """Of all numbers in two states, in their own size where that is more than 1: weights, targets and statistics."""
+    if isinstance(one, Tensor):
+        difference = (one.double() - other.double()).abs() / one.double().abs().clamp(min=1.0)
+        return float(difference.max()) if one.numel() else 0.0
+    if isinstance(one, dict):
+        names = [name for name in one if name not in ("generator", "replay", "standing", "optimizer", "optimizers")]
+        return max((largest_difference(one[name], other[name]) for name in names), default=0.0)
+    return 0.0
+
+
+def compare(names: list[str], size: int, updates: int) -> bool:
+    """Print a row for each run; return whether all are within the mark."""
+    print(f"{'':<18} {'updates':>8} {'batches':>8} {'one learner':>12} {'rounded':>12} {f'{size} learners':>12}")
+    is_met = True
+    for name in names:
+        lessons = lessons_of(*RUNS[name], updates)
+        assert lessons.after is not None
+        alone, rounded, together = (
+            largest_difference(lessons.after, found)
+            for found in (learned(lessons)[0], learned(lessons, rounded=True)[0], learned_together(lessons, size)[0])
+        )
+        is_met &= together <= max(MARK, rounded)
+        missed = "" if together <= MARK else "  no mark" if rounded > MARK else "  MISSED"
+        made = lessons.after["standing"]["updates"]
+        found = "".join(f" {difference:>12.1e}" for difference in (alone, rounded, together))
+        print(f"{name:<18} {made:>8} {len(lessons.batches):>8}{found}{missed}", flush=True)
+    return is_met
+
+
+def pace(size: int, turns: int) -> None:
+    """Print updates per second of one learner and of a group."""
+    for name, sizes in SIZES.items():
+        settings = {**FRESH, "num_envs_per_worker": 32, "batch_size": 512, "hidden_sizes": sizes}
+        lessons = lessons_of("PPO", settings, 20)
+        assert lessons.after is not None
+        made, rates = lessons.after["standing"]["updates"], {1: list[float](), size: list[float]()}
+        for _ in range(turns):
+            rates[1].append(made / learned(lessons)[1])
+            rates[size].append(made / learned_together(lessons, size)[1])
+        one, several = (statistics.median(rate) for rate in rates.values())
+        print(f"PPO, {name} network {sizes}: one learner {one:,.1f} updates/s, {size} learners {several:,.1f}, "
+              f"ratio {several / one:.2f}")  # fmt: skip
+
+
+def main() -> None:
+    """Parse the command, and compare."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("runs", nargs="*", metavar="RUN", help="all of them when left out")
+    flags.add_argument("--learners", type=int, default=2)
+    flags.add_argument("--updates", type=int, default=100)
+    flags.add_argument("--pace", action="store_true")
+    flags.add_argument("--turns", type=int, default=3, help="of --pace")
+    given = flags.parse_args()
+    if unknown := set(given.runs) - RUNS.keys():
+        flags.error(f"no such run: {', '.join(sorted(unknown))} (legal: {', '.join(RUNS)})")
+    print(describe())
+    if given.pace:
+        pace(given.learners, given.turns)
+    elif not compare(given.runs or list(RUNS), given.learners, given.updates):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

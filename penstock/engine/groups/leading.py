@@ -1,0 +1,156 @@
+"""The first learner of a group: it has the experience, and calls the others to each batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.engine.groups.meeting import GroupSpec, Seat
+from penstock.engine.groups.parcels import Post, state_in
+from penstock.engine.messages import Command, Note, Tell
+from penstock.engine.roles.learner import Learner
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.nn import Group, GroupBroken, sharing
+
+LOOK_INTERVAL = 0.02  # seconds between two looks whether all learners are ready
+
+
+class Leader:
+    """A learner that learns with others as soon as they are there, and alone while they are not.
+
+    It collects, draws, counts, publishes, saves and reports as if it were the only one. What it learns from goes to the
+    others, too. All come to the same weights, so any of them can say what another has to go on with.
+
+    Parameters
+    ----------
+    learner
+        What it would be alone.
+    spec
+        The group.
+    arena
+        Its policy's arena.
+    report
+        Called with `Note` when the others come or go.
+
+    Raises
+    ------
+    RuntimeError
+        From `poll`: it stands in for one that has died, and no other has learned with that one.
+    """
+
+    def __init__(self, learner: Learner, spec: GroupSpec, arena: ExperienceArena, report: Tell) -> None:
+        self.bell = learner.bell
+        self._learner = learner
+        self._size = spec.size
+        self._control = arena.control
+        self._report = report
+        self._seat = Seat(spec, 0, learner.device)
+        self._has_state = not spec.is_successor
+        self._deferred: list[Command] = []
+        self._group: Group | None = None
+        self._post: Post | None = None
+        self._next_look = 0.0
+        learner.together = self._together
+        self._hold_meeting()
+
+    def poll(self) -> bool:
+        """Learn; see first to it that the others are there."""
+        if self._group is None and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_INTERVAL
+            self._look()
+        return self._has_state and self._learner.poll()
+
+    def handle(self, command: Command) -> None:
+        """Take a command; without anything learned yet, later."""
+        if self._has_state:
+            self._learner.handle(command)
+        else:
+            self._deferred.append(command)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._group = self._post = None
+        self._learner.close()
+
+    # -- coming together -------------------------------------------------------------------------------------------
+
+    def _hold_meeting(self) -> None:
+        """Ask all learners to get ready to come together, whatever group they are in."""
+        self._group = self._post = None
+        self._control[Control.MEETING] += 1
+        self.bell.ring()
+        self._show()
+
+    def _look(self) -> None:
+        meeting = int(self._control[Control.MEETING])
+        others = self._seat.others_ready(meeting)
+        if others is None:
+            return
+        can_tell = [self._has_state, *(other.has_state for other in others)]
+        if not any(can_tell):
+            raise RuntimeError("the learner has died, and no other of its group had learned anything yet")
+        source = can_tell.index(True)
+        self._seat.invite(meeting, others, source)
+        self._call()
+        try:
+            self._group = self._seat.connect(meeting)
+            self._post = Post(self._group)
+            if source == 0:
+                self._post.send_state(self._learner.whole_state())
+            else:
+                self._learner.take_state(state_in(self._post.receive(source)[1], self._learner.device))
+        except RuntimeError:  # one of them died on the way
+            self._hold_meeting()
+            return
+        self._control[Control.TOGETHER] += 1
+        self._has_state, self._learner.is_changed_apart = True, False
+        self._show()
+        self._report(Note(f"{self._size} learners learn together from step {self._learner.standing()['steps']:,}"))
+        while self._deferred:
+            self._learner.handle(self._deferred.pop(0))
+
+    def _show(self) -> None:
+        together = 1 if self._group is None else self._size
+        times = int(self._control[Control.TOGETHER])
+        self._learner.of_group = {"learners/together": together, "learners/meetings": times}
+
+    # -- learning together -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _together(self, batch: Any) -> Iterator[None]:
+        """Within the block all learners learn from a batch, or this one alone."""
+        group = self._hand_out(batch)
+        if group is None:
+            yield
+            return
+        with sharing(group):
+            yield
+        if group.is_broken:
+            self._part()
+
+    def _hand_out(self, batch: Any) -> Group | None:
+        """Send the others what is learned from now; return who does, None: nobody else."""
+        if self._group is None or self._post is None:
+            return None
+        try:
+            if self._learner.is_changed_apart:
+                self._call()
+                self._post.send_state(self._learner.whole_state())
+                self._learner.is_changed_apart = False
+            self._call()
+            self._post.send_batch(batch, self._learner.about_batch())
+        except GroupBroken:
+            self._part()
+        return self._group
+
+    def _call(self) -> None:
+        """Have the others come: each call is for one thing that all of them do."""
+        self._control[Control.CALLS] += 1
+        self.bell.ring()
+
+    def _part(self) -> None:
+        steps = self._learner.standing()["steps"]
+        self._report(Note(f"a learner of the group is gone at step {steps:,}: the first learns alone until it is back"))
+        self._hold_meeting()

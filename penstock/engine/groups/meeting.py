@@ -1,0 +1,146 @@
+"""How the learners of a group find each other, and find each other again when one of them has died.
+
+A *meeting* is one attempt to come together. The first learner counts them, in the arena: whoever belongs to an earlier
+one leaves it, says that it is ready, and waits to be called. When all are ready the first learner calls them. They
+connect under the meeting's number, so what is left of an earlier one cannot disturb them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
+
+from penstock.nn import Group
+
+HERE = "127.0.0.1"
+CONNECT_SECONDS = 5.0  # what learners that are all ready have to connect
+ANSWER_SECONDS = 60.0  # what they have to come to the same point of an update
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """What a learner is told of its group; plain data.
+
+    Attributes
+    ----------
+    size
+        Learners.
+    port
+        Where the board is, on this machine.
+    is_successor
+        Whether this is the first learner, in the place of one that has died: others have what that one had.
+    """
+
+    size: int
+    port: int
+    is_successor: bool = False
+
+
+class Board:
+    """Where the learners of a group say that they are ready. The supervisor's process holds it, so it outlives them.
+
+    Parameters
+    ----------
+    size
+        Learners of the group.
+    """
+
+    def __init__(self, size: int) -> None:
+        listening = socket.socket()
+        listening.bind((HERE, 0))  # reached from this machine alone
+        listening.listen()
+        port = listening.getsockname()[1]
+        self._store: Store | None = TCPStore(
+            HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
+        )
+        self.spec = GroupSpec(size, port)
+
+    def close(self) -> None:
+        """Take it away."""
+        self._store = None
+
+
+def board_for(num_learners: int) -> Board | None:
+    """Make the board of so many learners of one policy; one alone needs none."""
+    return Board(num_learners) if num_learners > 1 else None
+
+
+class Ready(NamedTuple):
+    """A learner that can be called."""
+
+    token: str
+    """Which process it is."""
+    has_state: bool
+    """Whether it has learned before."""
+
+
+class Seat:
+    """A learner's place in its group, whichever meeting that is.
+
+    Parameters
+    ----------
+    spec, rank
+        The group, and which of its learners this is.
+    device
+        Where it computes. Learners on GPUs are connected by NCCL, others by gloo.
+    """
+
+    def __init__(self, spec: GroupSpec, rank: int, device: torch.device) -> None:
+        self._spec, self._rank = spec, rank
+        self._device = device if device.type == "cuda" else torch.device("cpu")
+        self._store = TCPStore(HERE, spec.port, is_master=False)
+        self._token = secrets.token_hex(8)
+
+    def get_ready(self, meeting: int, has_state: bool) -> None:
+        """Say that this learner can be called to a meeting, and whether it has learned before."""
+        self._store.set(f"{meeting}/ready/{self._rank}", f"{self._token} {int(has_state)}")
+
+    def others_ready(self, meeting: int) -> list[Ready] | None:
+        """The other learners, in their order; None while not all are ready."""
+        names = [f"{meeting}/ready/{rank}" for rank in range(self._spec.size) if rank != self._rank]
+        if not self._store.check(names):
+            return None
+        found = [self._store.get(name).decode().split() for name in names]
+        return [Ready(token, has_state == "1") for token, has_state in found]
+
+    def invite(self, meeting: int, others: Sequence[Ready], source: int) -> None:
+        """Say who is to come to a meeting, and whose state all go on with there."""
+        self._store.set(f"{meeting}/invited", " ".join([str(source), *(other.token for other in others)]))
+
+    def invitation(self, meeting: int) -> int | None:
+        """Whose state all go on with; None where others are meant, such as one that has died, or nobody yet."""
+        name = f"{meeting}/invited"
+        if not self._store.check([name]):
+            return None
+        source, *tokens = self._store.get(name).decode().split()
+        return int(source) if self._token in tokens else None
+
+    def connect(self, meeting: int) -> Group:
+        """Connect with the others, who do the same now.
+
+        Raises
+        ------
+        RuntimeError
+            One of them is gone.
+        """
+        store = PrefixStore(f"{meeting}/group", self._store)
+        size, patience = self._spec.size, timedelta(seconds=ANSWER_SECONDS)
+        if self._device.type == "cuda":
+            from torch.distributed import ProcessGroupNCCL
+
+            options = ProcessGroupNCCL.Options()
+            options._timeout = patience
+            return Group(ProcessGroupNCCL(store, self._rank, size, options), self._rank, size, self._device)
+        of_gloo: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+        of_gloo._devices = [ProcessGroupGloo.create_device(hostname=HERE)]
+        of_gloo._timeout = timedelta(seconds=CONNECT_SECONDS)
+        processes = ProcessGroupGloo(store, self._rank, size, of_gloo)
+        processes.set_timeout(patience)
+        return Group(processes, self._rank, size, self._device)

@@ -1,0 +1,132 @@
+"""Batches and states as bytes, which the first learner of a group sends to the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import cloudpickle
+import torch
+from torch import Tensor
+
+from penstock.nn import Group
+from penstock.runs.checkpoint import as_bytes, from_bytes
+
+ALIGNMENT = 64
+
+
+class Kind(IntEnum):
+    """What a parcel holds."""
+
+    STATE = 0
+    BATCH = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies in the bytes of a batch; `key` is its name in a dict of tensors, else nothing."""
+
+    field: str
+    key: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the tensor."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def of(self, memory: Tensor) -> Tensor:
+        """The tensor, as it lies in memory, uint8."""
+        return memory[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
+
+
+class Post:
+    """One learner's end of the way by which parcels go; its memory is used again for each.
+
+    Parameters
+    ----------
+    group
+        The learners.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._memory = torch.empty(0, dtype=torch.uint8)
+
+    def send_state(self, state: dict[str, Any]) -> None:
+        """Give all learners what this one has, tensors and plain values."""
+        self._send(Kind.STATE, torch.frombuffer(bytearray(as_bytes(state)), dtype=torch.uint8))
+
+    def send_batch(self, batch: Any, about: dict[str, Any]) -> None:
+        """Give all learners a batch, a dataclass of tensors, and what else they need to know to learn from it."""
+        plain, found = dict[str, Any](), list[tuple[Place, Tensor]]()
+        end = 0
+        for name, key, value in _parts(batch):
+            if isinstance(value, Tensor):
+                place = Place(name, key, value.dtype, tuple(value.shape), end)
+                found.append((place, value))
+                end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
+            else:
+                plain[name] = value
+        head = cloudpickle.dumps((type(batch), plain, [place for place, _ in found], about))
+        begin = -(-(8 + len(head)) // ALIGNMENT) * ALIGNMENT
+        memory = self._room(begin + end)
+        memory[:8].view(torch.int64)[0] = len(head)
+        memory[8 : 8 + len(head)].copy_(torch.frombuffer(bytearray(head), dtype=torch.uint8))
+        for place, tensor in found:
+            place.of(memory[begin:]).copy_(tensor.detach())
+        self._send(Kind.BATCH, memory)
+
+    def receive(self, source: int) -> tuple[Kind, Tensor]:
+        """Wait for the next parcel of a learner; its bytes, uint8, hold until the next one is received."""
+        about = torch.zeros(2, dtype=torch.int64, device=self._group.device)
+        self._group.send(about, source)
+        kind, nbytes = about.tolist()
+        memory = self._room(nbytes)
+        carried = memory.to(self._group.device)
+        self._group.send(carried, source)
+        return Kind(kind), carried.cpu()
+
+    def _send(self, kind: Kind, data: Tensor) -> None:
+        device, rank = self._group.device, self._group.rank
+        self._group.send(torch.tensor([kind, len(data)], device=device), rank)
+        self._group.send(data.to(device), rank)
+
+    def _room(self, nbytes: int) -> Tensor:
+        if len(self._memory) < nbytes:
+            self._memory = torch.empty(nbytes, dtype=torch.uint8)
+        return self._memory[:nbytes]
+
+
+def state_in(data: Tensor, device: torch.device) -> dict[str, Any]:
+    """The state whose bytes were received."""
+    return from_bytes(data.numpy().tobytes(), device)
+
+
+def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
+    """The batch whose bytes were received, and what was said about it; on the CPU it lies where the bytes do."""
+    length = int(data[:8].view(torch.int64)[0])
+    kind, values, places, about = cloudpickle.loads(data[8 : 8 + length].numpy().tobytes())
+    memory = data[-(-(8 + length) // ALIGNMENT) * ALIGNMENT :]
+    for place in places:
+        tensor = place.of(memory).to(device)
+        if place.key:
+            values.setdefault(place.field, {})[place.key] = tensor
+        else:
+            values[place.field] = tensor
+    return kind(**values), about
+
+
+def _parts(batch: Any) -> Iterator[tuple[str, str, Any]]:
+    """What a batch is made of: name of the field, key in it if it holds tensors by name, and value."""
+    for field in fields(batch):
+        value = getattr(batch, field.name)
+        if isinstance(value, dict) and all(isinstance(each, Tensor) for each in value.values()):
+            yield from ((field.name, key, each) for key, each in value.items())
+        else:
+            yield field.name, "", value

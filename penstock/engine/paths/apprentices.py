@@ -1,0 +1,145 @@
+"""Learning from batches that another learner has collected or drawn: what the further learners of a group do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from penstock.algorithms.arithmetic.optimizers import as_if_made, go_on
+from penstock.algorithms.bases.algorithm import Algorithm, NonFiniteUpdate
+from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import tuned
+from penstock.engine.paths.segment_updates import learn_batch
+from penstock.experience.batch import Batch
+from penstock.nn import flatten_, undisturbed
+
+
+class Apprentice:
+    """Networks that learn what those of another learner do.
+
+    Parameters
+    ----------
+    algorithm
+        What learns; its config's device is where.
+
+    Attributes
+    ----------
+    device
+        Where it learns.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm: Any = algorithm
+        self._untuned = self._config = algorithm.config
+        self.device = torch.device(algorithm.config.device)
+        self._model: Any = algorithm.build_model().to(self.device)
+        flatten_(self._model)
+        self._autocast = algorithm.autocast(self.device)
+        self._tuned: dict[str, float] = {}
+        self._standing: dict[str, int] = {}
+
+    def whole_state(self) -> dict[str, Any]:
+        """Weights, what else has been learned, and where learning stands."""
+        return {"weights": self._model.state_dict(), "learning": self._learning(), "standing": self._standing}
+
+    def take_state(self, state: dict[str, Any]) -> None:
+        """Go on with what another learner has."""
+        self._model.load_state_dict(state["weights"])
+        self._take_learning(state["learning"])
+        self._standing = dict(state["standing"])
+
+    def learn(self, batch: Any, about: dict[str, Any]) -> None:
+        """Make all updates of a batch.
+
+        Parameters
+        ----------
+        batch
+            As the data path's learner has it.
+        about
+            What that learner's `about_batch` returned.
+        """
+        self._standing = dict(about["standing"])
+        if about["tuned"] != self._tuned:
+            self._tuned = about["tuned"]
+            self._config = tuned(self._untuned, self._tuned)
+            self._take_settings()
+        self._learn(batch, about)
+
+    def _learning(self) -> dict[str, Any]:
+        """What the algorithm's learner alone has, and its optimisers."""
+        learned: dict[str, Any] = self._algorithm.learning_state()
+        return learned
+
+    def _take_learning(self, learning: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _take_settings(self) -> None:
+        """The config has other values of tunable settings."""
+        self._algorithm.take_settings(self._config)
+
+    def _learn(self, batch: Any, about: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _updated(self) -> None:
+        """Count an update."""
+        self._standing["version"] += 1
+        self._standing["updates"] += 1
+
+
+class SegmentApprentice(Apprentice):
+    """Learns from batches of segments."""
+
+    def __init__(self, algorithm: SegmentAlgorithm) -> None:
+        super().__init__(algorithm)
+        self._optimizer = algorithm.build_optimizer(self._model)
+        self._generator = torch.Generator()
+        algorithm.begin(self._model)
+
+    def _learning(self) -> dict[str, Any]:
+        return {"optimizer": self._optimizer.state_dict(), **super()._learning()}
+
+    def _take_learning(self, learning: dict[str, Any]) -> None:
+        go_on(self._optimizer, learning["optimizer"])
+        self._algorithm.begin(self._model, learning)
+
+    def _take_settings(self) -> None:
+        super()._take_settings()
+        as_if_made(self._optimizer, self._algorithm.build_optimizer(self._model))
+
+    def _learn(self, batch: Batch, about: dict[str, Any]) -> None:
+        self._generator.set_state(about["generator"])
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
+        learn_batch(
+            self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast, updated=self._updated
+        )
+
+    def _updated(self) -> None:
+        super()._updated()
+        self._algorithm.updated(self._model, self._standing["updates"])
+
+
+class ReplayApprentice(Apprentice):
+    """Learns from batches that were drawn from replay."""
+
+    def __init__(self, algorithm: ReplayAlgorithm) -> None:
+        super().__init__(algorithm)
+        algorithm.begin(self._model)
+
+    def _take_learning(self, learning: dict[str, Any]) -> None:
+        self._algorithm.inherit(learning)
+        self._algorithm.generator.set_state(learning["generator"].cpu())
+
+    def _learn(self, batch: Any, about: dict[str, Any]) -> None:
+        self._algorithm.schedule_learning_rates(batch.progress)
+        try:
+            with self._autocast:
+                undisturbed(lambda: self._algorithm.update(self._model, batch))
+        except NonFiniteUpdate:
+            return
+        self._updated()
+        self._algorithm.remarks.clear()
+        if self._config.normalize_observations:
+            self._model.update_observation_statistics(*batch.observed)

@@ -1,0 +1,165 @@
+"""Runs whose policy has several learners: they find each other, one that is killed comes back, and all goes on."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from penstock.algorithms import load_algorithm
+from penstock.algorithms.a3c import A3C
+from penstock.algorithms.dqn import DQN
+from penstock.algorithms.ppo import PPO
+from penstock.config import ConfigError, make_config
+from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.endings import TrainingFailed
+from penstock.engine.groups.meeting import Board, Seat
+from penstock.engine.preparation import require_learners
+from penstock.engine.trainer import Trainer
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
+
+pytestmark = pytest.mark.timeout(120)
+
+REPLAY = {**without(TINY, "segment_length"), "learning_starts": 64, "buffer_size": 2_000, "updates_per_step": 0.1}
+
+
+class Kills:
+    """Kills learners one after the other, each when all learn together; stops the training when all are back.
+
+    Attributes
+    ----------
+    updates
+        As they were reported: before and after each death.
+    """
+
+    def __init__(self, trainer, victims):
+        self._backend = trainer._supervisor.backend
+        self._victims = list(victims)
+        self._meetings = trainer.status.experience.get("learners/meetings", 0)
+        self._meetings -= bool(self._meetings)  # what is together now counts
+        self.updates = []
+
+    def __call__(self, status):
+        learners = status.experience
+        is_new = learners.get("learners/meetings", 0) > self._meetings
+        if not (is_new and learners["learners/together"] == 2 and status.updates):
+            return True
+        self.updates.append(status.updates)
+        self._meetings = learners["learners/meetings"]
+        if not self._victims:
+            return False
+        os.kill(self._backend.pids[self._victims.pop(0)], signal.SIGKILL)
+        return True
+
+
+def killed(trainer, *victims):
+    """Train until each of these learners was killed and is back; check that no update was lost."""
+    kills, restarts = Kills(trainer, victims), trainer.status.restarts
+    trainer.train(quiet=True, on_update=kills)
+    assert trainer.status.restarts == restarts + len(victims)
+    assert kills.updates == sorted(kills.updates)
+    assert len(kills.updates) == len(victims) + 1
+
+
+def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_until_both_are(tmp_path):
+    run = {"num_learners": 2, "num_epochs": 1, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
+    trainer = Trainer(PPO, **TINY, **run)
+    killed(trainer, "learner", "rank-1")
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert log.count("2 learners learn together from step") == 3
+    assert "rank-1 is replaced" in log
+
+    # Its successor has nothing but what the other learner has: the same bits, weights that were set since included.
+    trainer.set_parameters({0: {name: 1.5 * tensor for name, tensor in trainer.get_parameters()[0].items()}})
+    trainer.train(100, quiet=True)
+    before, version = trainer.get_parameters()[0], trainer.status.version
+    os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
+    backend, block = trainer._supervisor.backend, trainer._policies[0].arena.weights
+    wait_until(lambda: backend.pump(0.05) or block.version > version, "the successor has published what it has got")
+    for name, tensor in trainer.get_parameters()[0].items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+    def kill_both(status):
+        if status.experience.get("learners/together") == 2:
+            for role in ("learner", "rank-1"):
+                os.kill(pids_of(trainer)[role], signal.SIGKILL)
+
+    family = Watched(list(pids_of(trainer).values()))
+    with pytest.raises(TrainingFailed, match="no other of its group had learned anything yet"):
+        trainer.train(quiet=True, on_update=kill_both)
+    assert family.left_after(2.0) == []
+
+
+def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resumed_by_one(tmp_path):
+    run = {"num_learners": 2, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
+    with Trainer(DQN, **REPLAY, **run) as trainer:
+        killed(trainer, "rank-1", "learner")
+        updates, weights = trainer.status.updates, trainer.get_parameters()[0]
+        family = Watched(list(pids_of(trainer).values()))
+    assert family.left_after(0.0) == []
+
+    with Trainer.resume(tmp_path / "run", num_learners=1) as alone:
+        for name, tensor in alone.get_parameters()[0].items():
+            torch.testing.assert_close(tensor, weights[name], rtol=0, atol=0)
+        alone.train(200, quiet=True)
+        assert alone.status.updates > updates
+        assert "rank-1" not in pids_of(alone)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "message"),
+    [
+        ("ppo", {"num_learners": 3}, r"3 is no divisor of the 8 segments of a batch, .*: use 2 or 4"),
+        ("ppo", {"num_learners": 16}, r"16 is more than the 8 segments of a batch, .*: use 8"),
+        ("ppo", {"num_learners": 4, "memory": "gru"}, r"4 is more than the 2 segments of an update .*: use 2"),
+        ("dqn", {"num_learners": 7}, r"7 is no divisor of the 64 rows of an update \(batch_size=64\), .*: use 4 or 8"),
+        ("appo", {"num_learners": 0}, "num_learners must be 1 or more"),
+        ("appo", {"num_learners": 2, "backend": "serial"}, 'backend="serial" has one: use backend="local"'),
+        ("appo", {"num_learners": 2, "num_policies": 2}, "is for one policy, found 2: .*use num_learners=1"),
+    ],
+)
+def test_numbers_of_learners_that_cannot_be_are_refused_with_those_that_can(algorithm, settings, message):
+    config = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, **settings}
+    with pytest.raises(ConfigError, match=message):
+        make_config(load_algorithm(algorithm).Config, config)
+
+
+def test_algorithms_whose_workers_learn_and_machines_without_a_gpu_for_each_learner_are_refused(monkeypatch):
+    some = {"env": "CartPole-v1", "num_learners": 2, "num_workers": 1}
+    with pytest.raises(ConfigError, match=r"a3c cannot use num_learners=2: its rollout workers learn"):
+        require_learners(A3C, make_config(A3C.Config, some))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda"}))
+    with pytest.raises(ConfigError, match=r"num_learners=2 needs a GPU for each, from cuda:1 on, .* sees 1 there"):
+        require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda:1"}))
+
+
+def test_who_takes_the_place_of_a_learner_that_was_invited_is_not_invited_itself():
+    board, cpu = Board(2), torch.device("cpu")
+    first, dead, successor = (Seat(board.spec, rank, cpu) for rank in (0, 1, 1))
+    assert first.others_ready(1) is None
+    assert dead.invitation(1) is None
+    dead.get_ready(1, has_state=True)
+    (ready,) = first.others_ready(1)
+    assert ready.has_state
+    first.invite(1, [ready], source=0)
+    successor.get_ready(1, has_state=False)
+    assert dead.invitation(1) == 0
+    assert successor.invitation(1) is None
+    board.close()
+
+
+def test_learners_that_are_killed_again_and_again_end_the_run():
+    restarts = Restarts(forgive_environments=False)
+    pauses = [restarts.after_learner_killed("rank-1 was killed") for _ in range(20)]
+    assert max(pauses) <= 1.0
+    with pytest.raises(RoleDied, match=r"rank-1 was killed, the 21th learner within 10 minutes, and 20 are replaced"):
+        restarts.after_learner_killed("rank-1 was killed")
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_learners_on_gpus_of_their_own_learn_together():
+    with Trainer(PPO, **TINY, num_learners=2, device="cuda", run_dir=None, total_steps=2_000) as trainer:
+        trainer.train(quiet=True)
+        assert trainer.status.experience["learners/together"] == 2
