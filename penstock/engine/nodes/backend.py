@@ -206,7 +206,13 @@ class NodesBackend:
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
         wanted = [node.resource for node in empty]
-        found = choose(self._connection.machines(), wanted, self._cores, taken)
+        machines = self._connection.machines()
+        while True:
+            found = choose(machines, wanted, self._cores, taken)
+            deaf = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
+            if not deaf:
+                break
+            taken += deaf
         for place, machine in found.items():
             node = empty[place]
             node.host = self._cluster.Hosted(machine, self._cores, node.resource)

@@ -26,6 +26,7 @@ from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
+GLANCE_SECONDS = 0.25  # what a raylet has
 BEGIN_SECONDS = 60.0  # what a host has to begin
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
@@ -139,6 +140,7 @@ class Cluster:
             else:
                 _knock_at(config.address, KNOCK_SECONDS)
                 ray.init(address=config.address, **quiet)
+            _let_ray_print(False)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
@@ -151,11 +153,20 @@ class Cluster:
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
                 frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
+                f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}",
             )
             for node in ray.nodes()
             if node["Alive"]
         ]  # fmt: skip
         return sorted(found, key=lambda machine: machine.id)
+
+    def reaches(self, machine: Machine) -> bool:
+        """Whether a raylet answers there: Ray takes a node for alive until it has been silent for many seconds."""
+        try:
+            _knock_at(machine.address, GLANCE_SECONDS)
+        except OSError:
+            return False
+        return True
 
     @property
     def has_head(self) -> bool:
@@ -175,6 +186,7 @@ class Cluster:
         if self._is_ours:
             with contextlib.suppress(Exception):
                 ray.shutdown()
+            _let_ray_print(True)
 
 
 class Hosted:
@@ -279,6 +291,11 @@ def _knock_at(address: str, timeout: float) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=timeout).close()
+
+
+def _let_ray_print(does: bool) -> None:
+    """Say whether Ray may print the last lines of a raylet's log when a node dies: `log_to_driver` does not say it."""
+    ray._private.worker._worker_logs_enabled = does
 
 
 def _in_words(resources: Collection[str]) -> str:

@@ -30,6 +30,7 @@ from penstock.experience.layout import RunShape
 
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
 FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
+SEVERED_SECONDS = 10.0  # the same, where there was a connection: home has given the node up by then
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -109,7 +110,6 @@ class NodeHost:
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = ""
-
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
@@ -158,7 +158,9 @@ class NodeHost:
 
         Home asks nothing while it rests between two trainings. Then its receiver and the senders are connected.
         """
-        while time.monotonic() - self._asked_at < FORGOTTEN_SECONDS or self._is_connected():
+        patience = FORGOTTEN_SECONDS
+        while (is_connected := self._is_connected()) or time.monotonic() - self._asked_at < patience:
+            patience = SEVERED_SECONDS if is_connected else patience
             time.sleep(1.0)
         os._exit(1)
 

@@ -1,0 +1,86 @@
+"""Nodes with networks, process numbers and shared memory of their own: what is true of two machines is true of them."""
+
+import numpy as np
+import pytest
+
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.ppo import PPO
+from penstock.engine.trainer import Trainer
+from tests.engine.isolated_nodes import IsolatedCluster, why_not
+from tests.engine.processes import wait_until
+
+pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
+pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
+
+
+@pytest.fixture(scope="module")
+def cluster(kept_launcher):
+    """A head without cores at home, and two nodes of one core."""
+    with IsolatedCluster("left", "right") as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def on_nodes(cluster):
+    return {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": 2}
+
+
+def test_nodes_that_share_no_memory_bring_what_two_workers_at_home_bring(on_nodes, cluster):
+    settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 2_048}
+    weights = []
+    for of_place in ({**CARTPOLE, "num_workers": 2}, on_nodes):
+        with Trainer(PPO, **of_place, **settings) as trainer:
+            trainer.train(quiet=True)
+            weights.append(trainer.get_parameters()[0])
+            status = trainer.status
+    assert {node.host for node in status.nodes} == {"left", "right"}
+    assert status.steps == 2_048
+    for name, tensor in weights[0].items():
+        np.testing.assert_allclose(tensor, weights[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_is_back(on_nodes, cluster):
+    right = cluster.nodes["right"]
+    before = {name: node.shared_nbytes() for name, node in cluster.nodes.items()}
+
+    def plot():
+        """What befalls the node, in step with the run: each `yield` waits for the run's next status."""
+        status = yield True
+        while len(status.nodes) < 2 or not all(node.is_there for node in status.nodes):
+            status = yield True
+        number = next(n for n, node in enumerate(status.nodes) if node.host == "right")
+
+        right.cut()
+        while not status.nodes[number].faults:
+            status = yield True
+        steps = status.steps
+        while right.of_a_run():  # the run goes on with the other node, until nothing of it is left on this one
+            status = yield True
+        assert status.steps > steps and not status.nodes[number].is_there
+        right.mend()
+        while not status.nodes[number].is_there:
+            if not right.has_ray:  # the head took it for dead
+                right.start_ray(cluster.address)
+            status = yield True
+
+        faults = status.nodes[number].faults
+        right.kill_raylet()
+        while status.nodes[number].faults == faults:
+            status = yield True
+        wait_until(lambda: not right.of_a_run(), "the host has ended with its raylet")
+        right.start_ray(cluster.address)  # as a node that joins later, with another name of Ray's
+        steps = status.nodes[number].steps
+        while status.nodes[number].steps < steps + 2_000:
+            status = yield True
+        yield False
+
+    story = plot()
+    next(story)
+    with Trainer(APPO, **on_nodes, total_steps=10**9) as trainer:
+        result = trainer.train(on_update=story.send, quiet=True)
+    assert result.stopped == "callback" and result.mean_return > 100.0
+    for name, node in cluster.nodes.items():
+        wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
+        assert node.shared_nbytes() == before[name]
