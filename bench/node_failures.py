@@ -4,7 +4,7 @@
 
 APPO learns CartPole, whose steps are numbered. Each node has a network, process numbers and shared memory of its own
 (root and Linux namespaces are needed). Again and again one of the nodes loses its host, one of its other processes, its
-raylet, or its link; a raylet is started again and a link is put up again some seconds after the fault was noticed. The
+raylet, or its link; a raylet is started again and a link is put up again up to 20 s after the fault was noticed. The
 next fault comes when the node's lanes have stepped again.
 
 Noticed: what the user is shown says so. Back: more steps have come from the node since then than can have been on their
@@ -44,6 +44,7 @@ NOTICED_SECONDS = 5.0
 TARGET = 475.0
 LANES = 8
 SECONDS = 0.0003  # that a step sleeps: the machine's cores are few, and hosts begin meanwhile
+OUTAGE = 20.0  # seconds at most that a link or a raylet stays away once that was noticed
 LOOK = 0.02  # seconds between two looks
 GRACE = 20.0  # seconds after the run's end until which processes on nodes may end
 
@@ -147,7 +148,7 @@ class Misfortune:
         self._until(lambda: is_lost() or self._progress.restarts > restarts, f"{kind} of {node.name} is noticed")
         noticed, lost = time.monotonic() - began, is_lost()
         if kind in ("link", "raylet"):
-            time.sleep(self._asked.pause * 2 * self._random.random())
+            time.sleep(OUTAGE * self._random.random())
             self._mend(node)
         mended = time.monotonic() - began if kind in ("link", "raylet") else 0.0
         self._until_it_steps(number, node)

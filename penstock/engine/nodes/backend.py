@@ -43,7 +43,7 @@ RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say its
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
-LONGEST_BACK_OFF = 10.0  # seconds before a node that was lost again and again is tried again
+LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 RATE_SECONDS = 5.0  # rates are of the last seconds
 STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
 
@@ -60,8 +60,8 @@ class Node:
         What stands for it; None: nothing, its lanes stand still.
     has_begun
         Whether that has been told its roles.
-    incarnation
-        Hosts that have stood for it.
+    incarnation, tries
+        Hosts that have stood for it, and those of them since it was connected last.
     connected_by
         Until when (monotonic seconds) it is to be connected.
     faults, not_before
@@ -75,6 +75,7 @@ class Node:
     host: Hosted | None = None
     has_begun: bool = False
     incarnation: int = 0
+    tries: int = 0
     connected_by: float = 0.0
     faults: int = 0
     not_before: float = 0.0
@@ -218,6 +219,7 @@ class NodesBackend:
             node.host = self._cluster.Hosted(machine, self._cores, node.resource)
             node.has_begun = False
             node.incarnation += 1
+            node.tries += 1
 
     def _require_alike(self) -> None:
         """Wait until all hosts have begun, and compare what is installed there with what is here."""
@@ -276,7 +278,7 @@ class NodesBackend:
         node.host.kill()
         node.host = None
         node.faults += 1
-        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.faults, 8))
+        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
         node.status = replace(node.status, is_there=False, faults=node.faults)
         self._handle(node.name, NodeSeen(node.number, node.status))
         self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
@@ -293,7 +295,7 @@ class NodesBackend:
     def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
         now, seen = time.monotonic(), node.seen
         if status.is_there:
-            node.connected_by = math.inf
+            node.connected_by, node.tries = math.inf, 0
         elif node.connected_by == math.inf:
             node.connected_by = now + RECONNECT_SECONDS
         seen.append((now, status.steps, status.nbytes))
