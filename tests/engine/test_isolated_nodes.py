@@ -23,14 +23,15 @@ def cluster(kept_launcher):
 
 
 @pytest.fixture
-def on_nodes(cluster):
-    return {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": 2}
+def apart(cluster):
+    """Settings of a run whose lanes are on the two nodes."""
+    return {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": len(cluster.nodes)}
 
 
-def test_nodes_that_share_no_memory_bring_what_two_workers_at_home_bring(on_nodes, cluster):
+def test_nodes_that_share_no_memory_bring_what_two_workers_at_home_bring(apart):
     settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 2_048}
     weights = []
-    for of_place in ({**CARTPOLE, "num_workers": 2}, on_nodes):
+    for of_place in ({**CARTPOLE, "num_workers": 2}, apart):
         with Trainer(PPO, **of_place, **settings) as trainer:
             trainer.train(quiet=True)
             weights.append(trainer.get_parameters()[0])
@@ -41,7 +42,7 @@ def test_nodes_that_share_no_memory_bring_what_two_workers_at_home_bring(on_node
         np.testing.assert_allclose(tensor, weights[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_is_back(on_nodes, cluster):
+def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_is_back(apart, cluster, capsys):
     right = cluster.nodes["right"]
     before = {name: node.shared_nbytes() for name, node in cluster.nodes.items()}
 
@@ -74,13 +75,15 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
         steps = status.nodes[number].steps
         while status.nodes[number].steps < steps + 2_000:
             status = yield True
+        assert status.nodes[number].faults == faults + 1  # no host was sent to where the raylet was
         yield False
 
     story = plot()
     next(story)
-    with Trainer(APPO, **on_nodes, total_steps=10**9) as trainer:
+    with Trainer(APPO, **apart, total_steps=10**9) as trainer:
         result = trainer.train(on_update=story.send, quiet=True)
     assert result.stopped == "callback" and result.mean_return > 100.0
+    assert "raylet" not in capsys.readouterr().out  # Ray would show the end of its log
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
         assert node.shared_nbytes() == before[name]
