@@ -245,6 +245,10 @@ class IsolatedCluster:
         table = self._head.global_state.node_table()
         return {node["NodeManagerAddress"] for node in table if node["Alive"]}
 
+    def kill_head(self) -> None:
+        """Kill what knows of the cluster: it is of no use any more."""
+        self._head.head_node.kill_gcs_server(check_alive=False)
+
     def close(self) -> None:
         """End everything."""
         for node in self.nodes.values():

@@ -7,7 +7,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.trainer import Trainer
 from tests.engine.isolated_nodes import IsolatedCluster, why_not
-from tests.engine.processes import wait_until
+from tests.engine.processes import script, wait_for_line, wait_until
 
 pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(why_not()), reason=why_not())]
@@ -87,3 +87,31 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
         assert node.shared_nbytes() == before[name]
+
+
+UNTIL_THE_HEAD_DIES = """
+import ast, sys
+import penstock
+
+settings, told = ast.literal_eval(sys.argv[1]), []
+
+def tell(status):
+    if not told and all(node.steps > 1_000 for node in status.nodes):
+        told.append(print("all are there", flush=True))
+
+with penstock.APPO(**settings, total_steps=10**9) as trainer:
+    trainer.train(on_update=tell, quiet=True)
+"""
+
+
+def test_the_heads_death_ends_the_run_with_a_checkpoint_and_its_hosts(apart, cluster, tmp_path):  # the last one
+    run_dir = tmp_path / "run"
+    with script(UNTIL_THE_HEAD_DIES, tmp_path, repr({**apart, "run_dir": str(run_dir)})) as process:
+        wait_for_line(process, "all are there")
+        cluster.kill_head()
+        said, _ = process.communicate()
+    assert process.returncode == 1
+    assert "the head node of the Ray cluster is gone" in said and f"penstock resume {run_dir}" in said
+    assert list((run_dir / "checkpoints").iterdir())
+    for name, node in cluster.nodes.items():
+        wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")

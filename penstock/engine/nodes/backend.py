@@ -254,7 +254,7 @@ class NodesBackend:
             return
         if time.monotonic() > node.connected_by:
             raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
-        if (heard := node.host.heard()) is not None:
+        if (heard := node.host.heard(is_connected=node.connected_by == math.inf)) is not None:
             self._hear(node, heard)
 
     def _hear(self, node: Node, heard: Heard) -> None:

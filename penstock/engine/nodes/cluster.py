@@ -6,9 +6,11 @@ tells of their deaths. Experience and weights go by streams of their own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import socket
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -28,7 +30,9 @@ STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothi
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
 GLANCE_SECONDS = 0.25  # what a raylet has
 BEGIN_SECONDS = 60.0  # what a host has to begin
+LATE_SECONDS = 300.0  # what one has that is to stand for a lost one: its machine may be busy, and Ray tells of deaths
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
+HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 16  # of a node, where nothing else is asked for
@@ -66,7 +70,9 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
     global _cluster
     if _cluster is not None and not _cluster.num_users:
         cluster, _cluster = _cluster, None
-        if not head_is_gone:  # Ray would wait for it
+        if head_is_gone:
+            _leave_ray()
+        else:
             cluster.close()
 
 
@@ -237,8 +243,8 @@ class Hosted:
         """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
         if ray.wait([self._about], timeout=0)[0]:
             return True
-        if time.monotonic() - self._asked_at > BEGIN_SECONDS:
-            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
+        if time.monotonic() - self._asked_at > LATE_SECONDS:
+            raise NodeLost(f"no host began there in {LATE_SECONDS:.0f} s")
         return False
 
     def begin(self, task: bytes) -> None:
@@ -246,8 +252,8 @@ class Hosted:
         self._answer = self._actor.begin.remote(task)
         self._asked_at = time.monotonic()
 
-    def heard(self) -> Heard | None:
-        """What it has answered since; None if nothing.
+    def heard(self, *, is_connected: bool) -> Heard | None:
+        """What it has answered since; None if nothing. It has longer to answer while its senders are connected.
 
         Raises
         ------
@@ -257,7 +263,8 @@ class Hosted:
         try:
             if not ray.wait([self._answer], timeout=0)[0]:
                 silence = time.monotonic() - self._asked_at
-                if silence > (HOST_SILENCE if self._has_begun else BEGIN_SECONDS):
+                patience = HOST_STUPOR if is_connected else HOST_SILENCE
+                if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
             answer: Heard | None = ray.get(self._answer)
@@ -291,6 +298,14 @@ def _knock_at(address: str, timeout: float) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=timeout).close()
+
+
+def _leave_ray() -> None:
+    """Let go of Ray without the head node: `ray.shutdown` and Ray's hook for errors would wait a minute for it."""
+    worker: Any = ray._private.worker
+    sys.excepthook = worker.normal_excepthook
+    atexit.unregister(ray.shutdown)
+    worker.global_worker.core_worker.shutdown_driver()
 
 
 def _let_ray_print(does: bool) -> None:
