@@ -1,6 +1,6 @@
 """A run on two isolated nodes that faults befall, drawn at random: is each noticed, mended, and every step counted?
 
-    python bench/node_failures.py [--faults 30] [--seed 1] [--pause 4] [--patience 120]
+    python bench/node_failures.py [--faults 30] [--minutes M] [--seed 1] [--pause 4] [--patience 300]
 
 APPO learns CartPole, whose steps are numbered. Each node has a network, process numbers and shared memory of its own
 (root and Linux namespaces are needed). Again and again one of the nodes loses its host, one of its other processes, its
@@ -15,6 +15,7 @@ none is there twice, and none is missing before a later one of its environment. 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import statistics
@@ -97,6 +98,7 @@ class Misfortune:
         shape = trainer._policies[0].arena.shape
         self._on_the_way = shape.num_slots * shape.segment_length // len(NAMES)
         self._random = random.Random(asked.seed)
+        self._end = time.monotonic() + 60.0 * asked.minutes
         self._thread = threading.Thread(target=self._strike_until_done)
         self._thread.start()
 
@@ -112,7 +114,7 @@ class Misfortune:
     def _strike_until_done(self) -> None:
         try:
             self._until(lambda: len(self._progress.nodes) == len(NAMES), "nodes are shown")
-            while len(self.faults) < self._asked.faults:
+            while len(self.faults) < self._asked.faults and time.monotonic() < self._end:
                 for number in self._progress.nodes:
                     self._until_it_steps(number)
                 time.sleep(self._asked.pause * (0.5 + self._random.random()))
@@ -162,8 +164,7 @@ class Misfortune:
     def _mend(self, node: IsolatedNode) -> None:
         if node.is_cut:
             node.mend()
-        if not node.has_ray:  # killed, or it has ended because the head took the node for dead
-            node.start_ray(self._cluster.address)
+        node.keep_ray(self._cluster.address)  # it was killed, or has ended because the head took the node for dead
 
     def _node(self, number: int) -> NodeStatus:
         return self._progress.nodes[number]
@@ -202,9 +203,10 @@ def main() -> int:
     """Run, strike, and count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no fault comes any more")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pause", type=float, default=4.0, help="seconds between faults, on the average")
-    parser.add_argument("--patience", type=float, default=120.0, help="seconds of waiting that make a hang")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds of waiting that make a hang")
     asked = parser.parse_args()
     print(describe())
     print(f"seed {asked.seed}", flush=True)

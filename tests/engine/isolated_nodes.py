@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,7 @@ from penstock.ipc import set_parent_death_signal
 from tests.places import ROOT
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
-PATIENCE = 90.0  # seconds that Ray has to start or to end a node
+PATIENCE = 120.0  # seconds that Ray has to start or to end a node
 PRIVATE = (Path("/tmp"), Path("/dev/shm"))
 RAY = "from ray.scripts.scripts import main; main()"
 APART = ("unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child=KILL", "--mount-proc")
@@ -60,7 +60,7 @@ def why_not() -> str:
 
 
 class IsolatedNode:
-    """A machine of its own, as far as Linux lets one be made; Ray is started there with `start_ray`.
+    """A machine of its own, as far as Linux lets one be made; Ray is started there with `keep_ray`.
 
     Parameters
     ----------
@@ -126,8 +126,10 @@ class IsolatedNode:
 
     # -- Ray -------------------------------------------------------------------------------------------------------
 
-    def start_ray(self, head: str, cores: int = 1) -> None:
-        """Join a cluster, in the background."""
+    def keep_ray(self, head: str, cores: int = 1) -> None:
+        """Join a cluster, in the background, unless Ray runs there: it ends where it needs half a minute to begin."""
+        if self._ray is not None and self._ray.poll() is None:
+            return
         self.stop_ray()
         options = f"--address={head} --node-ip-address={self.address} --num-cpus={cores} --num-gpus=0 --block"
         self._ray = subprocess.Popen(
@@ -135,11 +137,6 @@ class IsolatedNode:
              f"--object-store-memory={STORE_NBYTES}", f'--resources={{"{self.name}": 1}}'],
             env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-
-    @property
-    def has_ray(self) -> bool:
-        """Whether what Ray started there still runs."""
-        return self._ray is not None and self._ray.poll() is None
 
     def stop_ray(self) -> None:
         """End all processes of the node."""
@@ -233,12 +230,15 @@ class IsolatedCluster:
             self.close()
             raise
 
-    def start(self, *names: str) -> None:
-        """Start Ray on these nodes, or on all; wait until they have joined."""
-        chosen = [self.nodes[name] for name in names] if names else list(self.nodes.values())
-        for node in chosen:
-            node.start_ray(self.address, self._cores)
-        _wait_until(lambda: {node.address for node in chosen} <= self.alive(), f"{chosen} have joined")
+    def start(self) -> None:
+        """Start Ray on all nodes; wait until they have joined."""
+        end = time.monotonic() + PATIENCE
+        while not {node.address for node in self.nodes.values()} <= self.alive():
+            for node in self.nodes.values():
+                node.keep_ray(self.address, self._cores)
+            if time.monotonic() > end:
+                raise TimeoutError(f"not all of {', '.join(self.nodes)} have joined within {PATIENCE:.0f} s")
+            time.sleep(0.1)
 
     def alive(self) -> set[str]:
         """Addresses of the nodes that Ray believes to be alive."""
@@ -271,6 +271,7 @@ def ip(*arguments: str) -> str:
 def _start_head(address: str) -> Any:
     from ray.cluster_utils import Cluster
 
+    logging.getLogger("ray").setLevel(logging.WARNING)
     arguments = {"node_ip_address": address, "num_cpus": 0, "object_store_memory": STORE_NBYTES}
     return Cluster(initialize_head=True, head_node_args={**arguments, "include_dashboard": False})
 
@@ -290,11 +291,3 @@ def _needed_below_tmp() -> list[str]:
 
 def _pid_namespace(process: psutil.Process) -> str:
     return os.readlink(f"/proc/{process.pid}/ns/pid")
-
-
-def _wait_until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {PATIENCE:.0f} s in vain until {what}")
-        time.sleep(0.1)

@@ -62,8 +62,7 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
         assert status.steps > steps and not status.nodes[number].is_there
         right.mend()
         while not status.nodes[number].is_there:
-            if not right.has_ray:  # the head took it for dead
-                right.start_ray(cluster.address)
+            right.keep_ray(cluster.address)  # where the head took it for dead
             status = yield True
 
         faults = status.nodes[number].faults
@@ -71,9 +70,9 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
         while status.nodes[number].faults == faults:
             status = yield True
         wait_until(lambda: not right.of_a_run(), "the host has ended with its raylet")
-        right.start_ray(cluster.address)  # as a node that joins later, with another name of Ray's
         steps = status.nodes[number].steps
         while status.nodes[number].steps < steps + 2_000:
+            right.keep_ray(cluster.address)  # as a node that joins later, with another name of Ray's
             status = yield True
         assert status.nodes[number].faults == faults + 1  # no host was sent to where the raylet was
         yield False
