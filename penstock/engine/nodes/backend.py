@@ -38,7 +38,7 @@ from penstock.runs.status import NodeStatus
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
 
-CONNECT_SECONDS = 60.0  # what a node has to make its roles and connect
+CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
 RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone

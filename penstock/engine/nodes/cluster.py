@@ -29,7 +29,7 @@ from penstock.ipc import whole_cores
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
 GLANCE_SECONDS = 0.25  # what a raylet has
-BEGIN_SECONDS = 60.0  # what a host has to begin
+BEGIN_SECONDS = 120.0  # what a host has to begin: it is seconds on a machine with nothing else to do
 LATE_SECONDS = 300.0  # what one has that is to stand for a lost one: its machine may be busy, and Ray tells of deaths
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
