@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
 
 CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
+FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
 RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone
@@ -64,6 +65,8 @@ class Node:
         Hosts that have stood for it, and those of them since it was connected last.
     connected_by
         Until when (monotonic seconds) it is to be connected.
+    heard_at
+        When (monotonic seconds) bytes were last seen to come from it.
     faults, not_before
         How often it was lost, and before when (monotonic seconds) it is not tried again.
     status
@@ -77,6 +80,7 @@ class Node:
     incarnation: int = 0
     tries: int = 0
     connected_by: float = 0.0
+    heard_at: float = -math.inf
     faults: int = 0
     not_before: float = 0.0
     status: NodeStatus = field(default_factory=NodeStatus)
@@ -254,7 +258,8 @@ class NodesBackend:
             return
         if time.monotonic() > node.connected_by:
             raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
-        if (heard := node.host.heard(is_connected=node.connected_by == math.inf)) is not None:
+        is_heard = time.monotonic() - node.heard_at < FRESH_SECONDS
+        if (heard := node.host.heard(is_connected=is_heard)) is not None:
             self._hear(node, heard)
 
     def _hear(self, node: Node, heard: Heard) -> None:
@@ -298,6 +303,8 @@ class NodesBackend:
             node.connected_by, node.tries = math.inf, 0
         elif node.connected_by == math.inf:
             node.connected_by = now + RECONNECT_SECONDS
+        if status.nbytes != node.status.nbytes:
+            node.heard_at = now
         seen.append((now, status.steps, status.nbytes))
         while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
             seen.popleft()
