@@ -10,7 +10,7 @@ from tests.engine.isolated_nodes import IsolatedCluster, why_not
 from tests.engine.processes import script, wait_for_line, wait_until
 
 pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
-pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(bool(why_not()), reason=why_not())]
 CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
 
 
@@ -18,13 +18,13 @@ CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "e
 def cluster(kept_launcher):
     """A head without cores at home, and two nodes of one core."""
     with IsolatedCluster("left", "right") as made:
-        made.start()
         yield made
 
 
 @pytest.fixture
 def apart(cluster):
-    """Settings of a run whose lanes are on the two nodes."""
+    """Settings of a run whose lanes are on the two nodes, which have joined."""
+    cluster.start()
     return {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": len(cluster.nodes)}
 
 
