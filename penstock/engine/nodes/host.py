@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -167,13 +168,21 @@ class NodeHost:
     def _is_connected(self) -> bool:
         """Whether all senders are there: they end with their connection."""
         senders = [pid for name, pid in self.pids().items() if name.startswith(SENDER)]
-        return bool(senders) and all(os.path.exists(f"/proc/{pid}") for pid in senders)
+        return bool(senders) and all(_lives(pid) for pid in senders)
 
     def _take(self, role: str, report: Report) -> None:
         if isinstance(report, Failed) and role.startswith(SENDER):
             self._failure = str(report.error or report.text)
         else:
             self._reports.append((role, report))
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there, and more than its exit code: nobody collects that while home asks nothing."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
 
 
 def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:
