@@ -1,9 +1,11 @@
 """The house: which room may use which, what costs nothing to import, and no room without a purpose."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,21 @@ def test_one_file_alone_knows_ray():
     imports = {m: {name.split(".")[0] for name in imported_modules(ast.parse(m.read_text()))} for m in MODULES}
     knows = [module.relative_to(HOUSE).as_posix() for module in MODULES if "ray" in imports[module]]
     assert knows == ["engine/nodes/cluster.py"]
+
+
+def test_a_run_on_one_machine_neither_imports_ray_nor_asks_for_it(tmp_path):
+    needed = [line for line in requires("penstock") or [] if line.startswith("ray")]
+    assert needed and all('extra == "cluster"' in line for line in needed)
+    (tmp_path / "ray.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    run = (
+        "import penstock\n"
+        "with penstock.APPO('CartPole-v1', num_workers=1, run_dir=None) as algo:\n"
+        "    print(algo.train(64, quiet=True).stopped)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}  # of all its processes
+    out = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, env=environment)
+    assert out.stdout.split() == ["steps"], out.stderr
+    assert not (tmp_path / "imported").exists()
 
 
 def test_there_is_no_lumber_room():

@@ -2,6 +2,7 @@
 
 ============  ======================================================================================================
 `counted`     an environment that numbers its steps, and algorithms that write down which of them they learned from
+`cartpole`    CartPole that numbers its steps, for runs that are to learn something meanwhile
 `ledger`      what they write, and what is found wrong in it when a run is over
 `plan`        which faults befall which run at which moments: drawn from a seed, before anything starts
 `run`         one run of `penstock train` or `penstock resume`: its processes, its progress, its end

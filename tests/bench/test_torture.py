@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from penstock.config import find_object
 from tests.places import BENCH
 
 FIRST = 7 << 32  # key of the first step of an environment
@@ -70,11 +71,12 @@ def test_a_record_that_its_process_was_killed_in_is_left_out(tmp_path):
     assert read(tmp_path, "0").steps == 3
 
 
-def test_a_row_of_two_steps_is_seen_to_be_torn():
-    from torturing.counted import Corridor, is_torn
+@pytest.mark.parametrize("place", ["torturing.counted:Corridor", "torturing.cartpole:NumberedCartPole"])
+def test_a_row_of_two_steps_is_seen_to_be_torn(place):
+    from torturing.counted import is_torn
     from torturing.ledger import keys_of
 
-    env = Corridor()
+    env = find_object(place, "env")()
     shown, rewards = [env.reset(seed=1)[0]], []
     for _ in range(30):
         observation, reward, terminated, truncated, _ = env.step(1)

@@ -39,12 +39,13 @@ from penstock.runs.status import NodeStatus
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
 
-CONNECT_SECONDS = 60.0  # what a node has to make its roles and connect
+CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
+FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
 RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
-LONGEST_BACK_OFF = 10.0  # seconds before a node that was lost again and again is tried again
+LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 RATE_SECONDS = 5.0  # rates are of the last seconds
 STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
 
@@ -61,10 +62,12 @@ class Node:
         What stands for it; None: nothing, its lanes stand still.
     has_begun
         Whether that has been told its roles.
-    incarnation
-        Hosts that have stood for it.
+    incarnation, tries
+        Hosts that have stood for it, and those of them since it was connected last.
     connected_by
         Until when (monotonic seconds) it is to be connected.
+    heard_at
+        When (monotonic seconds) bytes were last seen to come from it.
     faults, not_before
         How often it was lost, and before when (monotonic seconds) it is not tried again.
     status
@@ -76,7 +79,9 @@ class Node:
     host: Hosted | None = None
     has_begun: bool = False
     incarnation: int = 0
+    tries: int = 0
     connected_by: float = 0.0
+    heard_at: float = -math.inf
     faults: int = 0
     not_before: float = 0.0
     status: NodeStatus = field(default_factory=NodeStatus)
@@ -226,13 +231,19 @@ class NodesBackend:
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
         wanted = [node.resource for node in empty]
-        cores = cores_wanted(self._config, self._cores)
-        found = choose(self._connection.machines(), wanted, [cores[node.number] for node in empty], taken)
+        cores, machines = cores_wanted(self._config, self._cores), self._connection.machines()
+        while True:
+            found = choose(machines, wanted, [cores[node.number] for node in empty], taken)
+            deaf = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
+            if not deaf:
+                break
+            taken += deaf
         for place, machine in found.items():
             node = empty[place]
             node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
             node.has_begun = False
             node.incarnation += 1
+            node.tries += 1
 
     def _require_alike(self) -> None:
         """Wait until all hosts have begun, and compare what is installed there with what is here."""
@@ -269,7 +280,8 @@ class NodesBackend:
             return
         if time.monotonic() > node.connected_by:
             raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
-        if (heard := node.host.heard()) is not None:
+        is_heard = time.monotonic() - node.heard_at < FRESH_SECONDS
+        if (heard := node.host.heard(is_connected=is_heard)) is not None:
             self._hear(node, heard)
 
     def _hear(self, node: Node, heard: Heard) -> None:
@@ -296,7 +308,7 @@ class NodesBackend:
         node.host.kill()
         node.host = None
         node.faults += 1
-        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.faults, 8))
+        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
         node.status = replace(node.status, is_there=False, faults=node.faults)
         self._handle(node.name, NodeSeen(node.number, node.status))
         self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
@@ -315,9 +327,11 @@ class NodesBackend:
     def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
         now, seen = time.monotonic(), node.seen
         if status.is_there:
-            node.connected_by = math.inf
+            node.connected_by, node.tries = math.inf, 0
         elif node.connected_by == math.inf:
             node.connected_by = now + RECONNECT_SECONDS
+        if status.nbytes != node.status.nbytes:
+            node.heard_at = now
         seen.append((now, status.steps, status.nbytes))
         while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
             seen.popleft()

@@ -10,12 +10,13 @@ from penstock.config import Config
 
 @dataclass(frozen=True)
 class Machine:
-    """A node of the cluster, as Ray sees it."""
+    """A node of the cluster, as Ray sees it, and where its raylet listens."""
 
     id: str
     host: str
     cores: int
     resources: Collection[str]
+    address: str = ""
 
     def __str__(self) -> str:
         return f"{self.host} ({self.cores} cores)"

@@ -6,9 +6,11 @@ tells of their deaths. Experience and weights go by streams of their own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import socket
+import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -26,8 +28,11 @@ from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
-BEGIN_SECONDS = 60.0  # what a host has to begin
+GLANCE_SECONDS = 0.25  # what a raylet has
+BEGIN_SECONDS = 120.0  # what a host has to begin: it is seconds on a machine with nothing else to do
+LATE_SECONDS = 300.0  # what one has that is to stand for a lost one: its machine may be busy, and Ray tells of deaths
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
+HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 16  # of a node, where nothing else is asked for
@@ -65,7 +70,9 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
     global _cluster
     if _cluster is not None and not _cluster.num_users:
         cluster, _cluster = _cluster, None
-        if not head_is_gone:  # Ray would wait for it
+        if head_is_gone:
+            _leave_ray()
+        else:
             cluster.close()
 
 
@@ -144,6 +151,7 @@ class Cluster:
             else:
                 _knock_at(config.address, KNOCK_SECONDS)
                 ray.init(address=config.address, **quiet)
+            _let_ray_print(False)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
@@ -156,11 +164,20 @@ class Cluster:
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
                 frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
+                f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}",
             )
             for node in ray.nodes()
             if node["Alive"]
         ]  # fmt: skip
         return sorted(found, key=lambda machine: machine.id)
+
+    def reaches(self, machine: Machine) -> bool:
+        """Whether a raylet answers there: Ray takes a node for alive until it has been silent for many seconds."""
+        try:
+            _knock_at(machine.address, GLANCE_SECONDS)
+        except OSError:
+            return False
+        return True
 
     @property
     def has_head(self) -> bool:
@@ -180,6 +197,7 @@ class Cluster:
         if self._is_ours:
             with contextlib.suppress(Exception):
                 ray.shutdown()
+            _let_ray_print(True)
 
 
 class Hosted:
@@ -230,8 +248,8 @@ class Hosted:
         """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
         if ray.wait([self._about], timeout=0)[0]:
             return True
-        if time.monotonic() - self._asked_at > BEGIN_SECONDS:
-            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
+        if time.monotonic() - self._asked_at > LATE_SECONDS:
+            raise NodeLost(f"no host began there in {LATE_SECONDS:.0f} s")
         return False
 
     def begin(self, task: bytes) -> None:
@@ -243,8 +261,8 @@ class Hosted:
         """Give a role a pickled command, without waiting until it has it."""
         self._actor.tell.remote(role, command)
 
-    def heard(self) -> Heard | None:
-        """What it has answered since; None if nothing.
+    def heard(self, *, is_connected: bool) -> Heard | None:
+        """What it has answered since; None if nothing. It has longer to answer while its senders are connected.
 
         Raises
         ------
@@ -254,7 +272,8 @@ class Hosted:
         try:
             if not ray.wait([self._answer], timeout=0)[0]:
                 silence = time.monotonic() - self._asked_at
-                if silence > (HOST_SILENCE if self._has_begun else BEGIN_SECONDS):
+                patience = HOST_STUPOR if is_connected else HOST_SILENCE
+                if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
             answer: Heard | None = ray.get(self._answer)
@@ -311,6 +330,19 @@ def _knock_at(address: str, timeout: float) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=timeout).close()
+
+
+def _leave_ray() -> None:
+    """Let go of Ray without the head node: `ray.shutdown` and Ray's hook for errors would wait a minute for it."""
+    worker: Any = ray._private.worker
+    sys.excepthook = worker.normal_excepthook
+    atexit.unregister(ray.shutdown)
+    worker.global_worker.core_worker.shutdown_driver()
+
+
+def _let_ray_print(does: bool) -> None:
+    """Say whether Ray may print the last lines of a raylet's log when a node dies: `log_to_driver` does not say it."""
+    ray._private.worker._worker_logs_enabled = does
 
 
 def _in_words(resources: Collection[str]) -> str:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -32,6 +33,7 @@ from penstock.runs.process import cpu_seconds
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
 FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
 HOST = "host"
+SEVERED_SECONDS = 10.0  # the same, where there was a connection: home has given the node up by then
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -111,7 +113,6 @@ class NodeHost:
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = ""
-
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
@@ -170,20 +171,30 @@ class NodeHost:
 
         Home asks nothing while it rests between two trainings. Then its receiver and the senders are connected.
         """
-        while time.monotonic() - self._asked_at < FORGOTTEN_SECONDS or self._is_connected():
+        patience = FORGOTTEN_SECONDS
+        while (is_connected := self._is_connected()) or time.monotonic() - self._asked_at < patience:
+            patience = SEVERED_SECONDS if is_connected else patience
             time.sleep(1.0)
         os._exit(1)
 
     def _is_connected(self) -> bool:
         """Whether all senders are there: they end with their connection."""
         senders = [pid for name, pid in self.pids().items() if name.startswith(SENDER)]
-        return bool(senders) and all(os.path.exists(f"/proc/{pid}") for pid in senders)
+        return bool(senders) and all(_lives(pid) for pid in senders)
 
     def _take(self, role: str, report: Report) -> None:
         if isinstance(report, Failed) and role.startswith(SENDER):
             self._failure = str(report.error or report.text)
         else:
             self._reports.append((role, report))
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there, and more than its exit code: nobody collects that while home asks nothing."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
 
 
 def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:

@@ -1,0 +1,294 @@
+"""Nodes of a Ray cluster on this machine that share nothing with home but its files and a network link.
+
+Each node has a network, process numbers, a host name, /tmp and /dev/shm of its own: Linux namespaces, whose first
+process ends with the process that made them, however that ends. Processes, memory and the link end with it. Home is the
+machine itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from penstock.ipc import set_parent_death_signal
+from tests.places import ROOT
+
+STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
+PATIENCE = 120.0  # seconds that Ray has to start or to end a node
+PRIVATE = (Path("/tmp"), Path("/dev/shm"))
+RAY = "from ray.scripts.scripts import main; main()"
+APART = ("unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child=KILL", "--mount-proc")
+FIRST_PROCESS = """
+set -e
+hostname "$1"
+mount -t tmpfs tmpfs /mnt
+shift
+for path in "$@"; do mkdir -p "/mnt/${path#/tmp/}"; mount --bind "$path" "/mnt/${path#/tmp/}"; done
+mount --rbind /mnt /tmp
+umount -l /mnt
+mount -t tmpfs tmpfs /dev/shm
+ip link set lo up
+echo ready
+sleep infinity & wait
+"""
+
+
+@functools.cache
+def why_not() -> str:
+    """What this machine lacks for isolated nodes; empty where it lacks nothing."""
+    if missing := [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]:
+        return f"isolated nodes need the commands {', '.join(missing)}"
+    if os.geteuid():
+        return "isolated nodes need root"
+    made = subprocess.run(
+        [*APART, "sh", "-c", "mount -t tmpfs tmpfs /tmp && ip link add name end0 type veth peer name end1"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return f"isolated nodes need namespaces and links: {made.stderr.strip()}" if made.returncode else ""
+
+
+class IsolatedNode:
+    """A machine of its own, as far as Linux lets one be made; Ray is started there with `keep_ray`.
+
+    Parameters
+    ----------
+    name
+        Its host name, and a resource of Ray's that it has.
+    link, address, home
+        Name of home's end of the link, the node's address, and home's.
+    environment
+        Variables of all processes that are started there, beside those of this process.
+
+    Attributes
+    ----------
+    is_cut
+        Whether its link is down.
+    """
+
+    def __init__(self, name: str, link: str, address: str, home: str, environment: dict[str, str]) -> None:
+        self.name, self.address = name, address
+        self.is_cut = True
+        self._home, self._environment = home, environment
+        self._ray: subprocess.Popen[bytes] | None = None
+        me = os.getpid()
+        self._unshare = subprocess.Popen(
+            [*APART, "bash", "-c", FIRST_PROCESS, "bash", name, *_needed_below_tmp()],
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL, me),
+        )  # fmt: skip
+        try:
+            assert self._unshare.stdout is not None
+            if self._unshare.stdout.readline().strip() != "ready":
+                raise OSError(f"the namespaces of {name} could not be made")
+            (self._first,) = psutil.Process(self._unshare.pid).children()
+            ip("link", "add", "name", link, "type", "veth", "peer", "name", "eth0", "netns", str(self._first.pid))
+            ip("address", "add", home, "peer", address, "dev", link)
+            ip("link", "set", link, "up")
+            self.do("ip", "address", "add", address, "peer", home, "dev", "eth0")
+            self.mend()
+        except BaseException:
+            self.close()
+            raise
+
+    def do(self, *command: str) -> None:
+        """Run a command there, and wait for its end."""
+        subprocess.run([*self._enter(), *command], check=True, env=self._environment)
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Take the link down."""
+        self.do("ip", "link", "set", "eth0", "down")
+        self.is_cut = True
+
+    def mend(self) -> None:
+        """Put the link up."""
+        self.do("ip", "link", "set", "eth0", "up")
+        self.do("ip", "route", "replace", "default", "via", self._home)
+        self.is_cut = False
+
+    def kill_raylet(self) -> None:
+        """Kill Ray's own process of the node; what else Ray has there ends with it."""
+        for process in self.processes("raylet/raylet"):
+            process.kill()
+
+    # -- Ray -------------------------------------------------------------------------------------------------------
+
+    def keep_ray(self, head: str, cores: int = 1) -> None:
+        """Join a cluster, in the background, unless Ray runs there: it ends where it needs half a minute to begin."""
+        if self._ray is not None and self._ray.poll() is None:
+            return
+        self.stop_ray()
+        options = f"--address={head} --node-ip-address={self.address} --num-cpus={cores} --num-gpus=0 --block"
+        self._ray = subprocess.Popen(
+            [*self._enter(), sys.executable, "-c", RAY, "start", *options.split(), "--disable-usage-stats",
+             f"--object-store-memory={STORE_NBYTES}", f'--resources={{"{self.name}": 1}}'],
+            env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def stop_ray(self) -> None:
+        """End all processes of the node."""
+        for process in self.processes():
+            if process != self._first and "sleep" not in process.name():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        if self._ray is not None:
+            self._ray.wait(PATIENCE)
+
+    # -- what is there ---------------------------------------------------------------------------------------------
+
+    def processes(self, *names: str) -> list[psutil.Process]:
+        """The node's processes whose command has one of these names in it; without names all of them."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if _pid_namespace(process) == _pid_namespace(self._first):
+                    words = process.cmdline()[:1] or [process.name()]
+                    if not names or any(name in words[0] for name in names):
+                        found.append(process)
+            except (psutil.Error, OSError):
+                continue  # gone meanwhile
+        return found
+
+    def of_a_run(self) -> list[psutil.Process]:
+        """Processes of Penstock's on the node: hosts, launchers and roles."""
+        return self.processes("penstock-", "NodeHost")
+
+    def shared_nbytes(self) -> int:
+        """Bytes of shared memory in the node's /dev/shm, Ray's own among them."""
+        usage = os.statvfs(f"/proc/{self._first.pid}/root/dev/shm")
+        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+
+    def close(self) -> None:
+        """End the node; everything that it had is gone."""
+        self._unshare.kill()
+        self._unshare.wait()
+        if self._ray is not None:
+            self._ray.wait(PATIENCE)
+        if self._unshare.stdout is not None:
+            self._unshare.stdout.close()
+
+    def _enter(self) -> list[str]:
+        there = ["nsenter", "-t", str(self._first.pid), "-n", "-m", "-p", "-u"]
+        return [*there, "env", "-C", str(ROOT)]
+
+
+class IsolatedCluster:
+    """A head without cores at home, and isolated nodes. A context manager: at its end nothing of them is left.
+
+    Parameters
+    ----------
+    names
+        Of the nodes.
+    cores
+        Of each node.
+    environment
+        Variables of the processes on a node, by its name, beside those of this process.
+
+    Attributes
+    ----------
+    nodes
+        By name.
+    address
+        Of the head.
+
+    Raises
+    ------
+    OSError
+        This machine cannot make them; see `why_not`.
+    """
+
+    def __init__(self, *names: str, cores: int = 1, environment: dict[str, dict[str, str]] | None = None) -> None:
+        if why := why_not():
+            raise OSError(why)
+        net = _free_net()
+        self._cores = cores
+        self.home = f"{net}.1"
+        self.nodes: dict[str, IsolatedNode] = {}
+        self._head: Any = None
+        mine = {name: value for name, value in os.environ.items() if name != "TMPDIR"}  # which lies below home's /tmp
+        mine["RAY_worker_niceness"] = "0"  # otherwise hosts starve where other programs are busy
+        try:
+            for number, name in enumerate(names):
+                there = {**mine, **(environment or {}).get(name, {})}
+                link, address = f"pen{os.getpid()}.{number}", f"{net}.{number + 2}"
+                self.nodes[name] = IsolatedNode(name, link, address, self.home, there)
+            self._head = _start_head(self.home)
+            self.address: str = self._head.address
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        """Start Ray on all nodes; wait until they have joined."""
+        end = time.monotonic() + PATIENCE
+        while not {node.address for node in self.nodes.values()} <= self.alive():
+            for node in self.nodes.values():
+                node.keep_ray(self.address, self._cores)
+            if time.monotonic() > end:
+                raise TimeoutError(f"not all of {', '.join(self.nodes)} have joined within {PATIENCE:.0f} s")
+            time.sleep(0.1)
+
+    def alive(self) -> set[str]:
+        """Addresses of the nodes that Ray believes to be alive."""
+        table = self._head.global_state.node_table()
+        return {node["NodeManagerAddress"] for node in table if node["Alive"]}
+
+    def kill_head(self) -> None:
+        """Kill what knows of the cluster: it is of no use any more."""
+        self._head.head_node.kill_gcs_server(check_alive=False)
+
+    def close(self) -> None:
+        """End everything."""
+        for node in self.nodes.values():
+            node.close()
+        if self._head is not None:
+            self._head.shutdown()
+
+    def __enter__(self) -> IsolatedCluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def ip(*arguments: str) -> str:
+    """Run the command `ip` at home; return what it prints."""
+    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def _start_head(address: str) -> Any:
+    from ray.cluster_utils import Cluster
+
+    logging.getLogger("ray").setLevel(logging.WARNING)
+    arguments = {"node_ip_address": address, "num_cpus": 0, "object_store_memory": STORE_NBYTES}
+    return Cluster(initialize_head=True, head_node_args={**arguments, "include_dashboard": False})
+
+
+def _free_net() -> str:
+    """The beginning of addresses that nothing of this machine has."""
+    taken = ip("-o", "address")
+    return next(net for net in (f"10.213.{(os.getpid() + n) % 250}" for n in range(250)) if f" {net}." not in taken)
+
+
+def _needed_below_tmp() -> list[str]:
+    """What Python needs of home's /tmp, each folder once."""
+    needed = {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path) if path}
+    below = sorted(path for path in needed if Path("/tmp") in path.parents and path.is_dir())
+    return [str(path) for path in below if not any(other in path.parents for other in below)]
+
+
+def _pid_namespace(process: psutil.Process) -> str:
+    return os.readlink(f"/proc/{process.pid}/ns/pid")
