@@ -186,7 +186,10 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["resume", "."], "not a run"),
         (["resume", "--total-steps", "5", "my-run"], "the run comes first"),
         (["eval"], "RUN"),
-        (["bench", "repaly"], "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay)"),
+        (
+            ["bench", "repaly"],
+            "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay, cluster)",
+        ),
         (["autotune", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["autotune", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
         (["search", "popo"], "unknown algorithm 'popo'; did you mean '"),
