@@ -68,13 +68,15 @@ class Killer:
         self._victims = list(victims)
         self._restarts = trainer.status.restarts + len(victims)
         self._moments = random.Random(3)
+        self._killed = set()
         self.steps = None
 
     def __call__(self, status):
         if self._victims:
             pid = self._backend.pids.get(self._victims[0])
-            if pid is not None:
+            if pid is not None and pid not in self._killed:  # whose moment may still be to come
                 self._victims.pop(0)
+                self._killed.add(pid)
                 threading.Timer(self._moments.uniform(0.0, 0.2), os.kill, (pid, signal.SIGKILL)).start()
         elif status.restarts == self._restarts:
             self.steps = self.steps or status.steps
