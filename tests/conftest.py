@@ -24,13 +24,10 @@ SLOW_FILES = (
     "test_public_face.py", "test_architecture.py", "test_docs.py", "test_metrics_page.py",
 )  # fmt: skip
 """Files elsewhere that take seconds."""
-FIRST = ("engine/test_isolated_nodes.py", "bench/test_torture.py", "engine/test_failure.py", "studies/test_multirun.py")
-"""Files of few long tests: none of them is to be what others have finished before."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test-fast` leaves out, and begin with what takes longest."""
-    items.sort(key=lambda item: item.path.relative_to(TESTS).as_posix() not in FIRST)
+    """Mark what `make test-fast` leaves out."""
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in SLOW or place.as_posix() in SLOW_FILES:
