@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
@@ -66,6 +67,11 @@ def cores_of_jobs(jobs: int) -> list[list[int]]:
 def workers_of_job(cores: list[list[int]]) -> int:
     """Rollout workers of a run where nothing else says how many: one for each core of its job."""
     return min(len(cores[0]), 16)
+
+
+def with_workers(config: Config, workers: int | None) -> Config:
+    """The settings of all runs: where nothing else says how many workers there are, the cores of a job do."""
+    return replace(config, num_workers=workers) if config.num_workers is None else config
 
 
 def directory_of(asked: Asked, what: str) -> Path:

@@ -11,14 +11,21 @@ import argparse
 import importlib.util
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, parse
 from penstock.config import Config, ConfigError
-from penstock.search.asked import cores_of_jobs, directory_of, require_as_they_are, require_counts, say, workers_of_job
+from penstock.search.asked import (
+    cores_of_jobs,
+    directory_of,
+    require_as_they_are,
+    require_counts,
+    say,
+    with_workers,
+    workers_of_job,
+)
 from penstock.search.directory import SearchDirectory
 from penstock.search.report import best_of, table_of, to_json, told
 from penstock.search.searching import Searching
@@ -65,9 +72,9 @@ def command(args: list[str]) -> bool:
     cores = cores_of_jobs(own.jobs)
     given = names_of(asked.flags, asked.config)
     workers = workers_of_job(cores)
-    space = read_space(own.space, _with_workers(asked.config, workers), given)
+    space = read_space(own.space, with_workers(asked.config, workers), given)
     directory = SearchDirectory.share(directory_of(asked, "search"), _facts(asked, space, workers))
-    config = _with_workers(asked.config, directory.facts["workers"])
+    config = with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
@@ -147,11 +154,6 @@ def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
         "algorithm": algorithm_id(asked.algorithm), "flags": asked.flags, "workers": workers if is_open else None,
         "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
     }  # fmt: skip
-
-
-def _with_workers(config: Config, workers: int | None) -> Config:
-    """The settings of all trials: where nothing else says how many workers there are, the cores of a job do."""
-    return replace(config, num_workers=workers) if config.num_workers is None else config
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.config import Config
-from penstock.search.asked import cores_of_jobs, directory_of, require_as_they_are, require_counts, say, workers_of_job
+from penstock.search.asked import (
+    cores_of_jobs,
+    directory_of,
+    require_as_they_are,
+    require_counts,
+    say,
+    with_workers,
+    workers_of_job,
+)
 from penstock.search.population import PopulationRuns
 
 _OWN_FLAGS = """flags of the population itself:
@@ -50,8 +57,7 @@ def command(args: list[str]) -> bool:
     own, config = asked.own, asked.config
     _check(own, config)
     cores = cores_of_jobs(own.jobs)
-    if config.num_workers is None:
-        config = replace(config, num_workers=workers_of_job(cores))
+    config = with_workers(config, workers_of_job(cores))
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)

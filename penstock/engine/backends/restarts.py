@@ -71,13 +71,7 @@ class Restarts:
         RoleDied
             Too many were killed within RESTART_WINDOW; the message begins with `story`.
         """
-        count = _count(self._kills, RESTART_WINDOW)
-        if count > MAX_RESTARTS:
-            raise RoleDied(
-                f"{story}, the {count}th within {RESTART_WINDOW / 60:.0f} minutes, and {MAX_RESTARTS} are replaced: "
-                "see what kills them (too little memory? then use fewer workers or lanes)"
-            )
-        return _back_off(count)
+        return _back_off(_replaceable(self._kills, MAX_RESTARTS, story, "", "workers or lanes"))
 
     def after_learner_killed(self, story: str) -> float:
         """Count a killed learner of a group; return the seconds to wait before it comes back.
@@ -87,12 +81,7 @@ class Restarts:
         RoleDied
             Too many were killed within RESTART_WINDOW; the message begins with `story`.
         """
-        count = _count(self._learner_kills, RESTART_WINDOW)
-        if count > MAX_LEARNER_RESTARTS:
-            raise RoleDied(
-                f"{story}, the {count}th learner within {RESTART_WINDOW / 60:.0f} minutes, and {MAX_LEARNER_RESTARTS} "
-                "are replaced: see what kills them (too little memory? then use fewer num_learners)"
-            )
+        count = _replaceable(self._learner_kills, MAX_LEARNER_RESTARTS, story, " learner", "num_learners")
         return min(LEARNER_BACK_OFF, _back_off(count))
 
 
@@ -110,6 +99,17 @@ def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
         of_policy.requests.reset(spec.rollout.worker)
         of_policy.reclaim(spec.rollout.worker)
     return replace(spec, rollout=replace(spec.rollout, incarnation=spec.rollout.incarnation + 1))
+
+
+def _replaceable(kills: deque[float], most: int, story: str, kind: str, fewer: str) -> int:
+    """Count a killed role; return how many were killed within RESTART_WINDOW, or raise `RoleDied` above `most`."""
+    count = _count(kills, RESTART_WINDOW)
+    if count > most:
+        raise RoleDied(
+            f"{story}, the {count}th{kind} within {RESTART_WINDOW / 60:.0f} minutes, and {most} are replaced: "
+            f"see what kills them (too little memory? then use fewer {fewer})"
+        )
+    return count
 
 
 def _count(moments: deque[float], window: float) -> int:
