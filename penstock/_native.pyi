@@ -218,6 +218,14 @@ class ReplayWriter:
 
 def use_products(sgemm: int, bf16_gemm: int) -> None: ...
 
+def sample_squashed(
+    outputs: int, n: int, d: int, centre: float, reach: float, noise: int, action: int, log_prob: int
+) -> None: ...
+def squashed_gradient(
+    outputs: int, n: int, d: int, centre: float, reach: float, noise: int, action: int, d_action: int, d_log_prob: int,
+    d_outputs: int,
+) -> None: ...
+
 class Layers:
     def __init__(self, networks: int, sizes: list[int], outputs: int, is_turned: bool, is_tangent: bool) -> None: ...
     @property

@@ -1,10 +1,12 @@
-// Python face of fused layers. Addresses are checked by nobody: penstock.nn.fused takes them from tensors.
+// Python face of layers and squashed normals in one call. Addresses are checked by nobody: penstock.nn takes them from
+// tensors.
 #include <nanobind/stl/vector.h>
 
 #include <vector>
 
 #include "bindings.h"
 #include "layers.h"
+#include "squashed_normal.h"
 
 namespace penstock {
 namespace {
@@ -56,6 +58,26 @@ void bind_layers(nb::module_& module) {
           },
           nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
           nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"));
+  module.def(
+      "sample_squashed",
+      [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,
+         uintptr_t log_prob) {
+        SquashedNormal{d, centre, reach}.sample(at<const float*>(outputs), n, at<const float*>(noise),
+                                                at<float*>(action), at<float*>(log_prob));
+      },
+      nb::arg("outputs"), nb::arg("n"), nb::arg("d"), nb::arg("centre"), nb::arg("reach"), nb::arg("noise"),
+      nb::arg("action"), nb::arg("log_prob"), "Draw actions of n rows, with their log-densities.");
+  module.def(
+      "squashed_gradient",
+      [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,
+         uintptr_t d_action, uintptr_t d_log_prob, uintptr_t d_outputs) {
+        SquashedNormal{d, centre, reach}.gradient(at<const float*>(outputs), n, at<const float*>(noise),
+                                                  at<const float*>(action), at<const float*>(d_action),
+                                                  at<const float*>(d_log_prob), at<float*>(d_outputs));
+      },
+      nb::arg("outputs"), nb::arg("n"), nb::arg("d"), nb::arg("centre"), nb::arg("reach"), nb::arg("noise"),
+      nb::arg("action"), nb::arg("d_action"), nb::arg("d_log_prob"), nb::arg("d_outputs"),
+      "The gradient of the outputs that actions and log-densities were drawn from.");
 }
 
 }  // namespace penstock

@@ -1,11 +1,9 @@
 // Products of matrices by the library that torch brings along: whoever starts the process tells where they are.
 #pragma once
 
-#include <cstdint>
+#include "functions.h"
 
 namespace penstock {
-
-using Bf16 = uint16_t;  // the upper half of a float
 
 // Row-major products C = A B + beta C, of A [m, k] and B [k, n]; each may lie transposed in memory.
 struct Blas {

@@ -88,9 +88,9 @@ class CrossQ(SAC):
         critic_loss = (batch.weights * td_error.square()).mean(1).sum()
         self.minimize("critic", critic_loss)
         follow(model.critics)
-        metrics = {"critic_loss": critic_loss, "q": q.mean()}
+        metrics = {"critic_loss": critic_loss, "q": q}
 
         if batch.number % c.policy_delay == 0:
             metrics |= self.improve_policy(model, model.policy(batch.obs, by_batch=True), batch.obs, alpha)
             follow(model.encoder)
-        return td_error.detach().abs().amax(0), metrics
+        return td_error, metrics

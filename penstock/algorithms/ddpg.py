@@ -59,7 +59,7 @@ class DDPG(ControlAlgorithm):
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
         self.improve_policy(actor_loss)
         self.follow(batch.number)
-        return td_error.detach(), {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q.mean()}
+        return td_error, {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q}
 
     def improve_policy(self, loss: Tensor) -> None:
         """Take one step of the policy down its loss."""

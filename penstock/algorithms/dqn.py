@@ -314,10 +314,10 @@ class DQN(ReplayAlgorithm):
         metrics = {"loss": loss, "q": q, "grad_norm": grad_norm}
         if self._support is not None:
             metrics["outside_support"] = self._support.last
-        return priority.detach(), metrics
+        return priority, metrics
 
     def _evaluate_transitions(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """TD errors ``[B]``, loss and mean value, with ``y = r + discount * max_a Q(o', a; theta^-)``."""
+        """TD errors ``[B]``, loss and values ``[B]``, with ``y = r + discount * max_a Q(o', a; theta^-)``."""
         c = self.config
         with torch.no_grad():
             next_q = self.target.q(batch.next_obs, self._noise())
@@ -328,10 +328,10 @@ class DQN(ReplayAlgorithm):
 
         q = model.q(batch.obs, self._noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
-        return td_error, (batch.weights * huber(td_error)).mean(), q.mean()
+        return td_error, (batch.weights * huber(td_error)).mean(), q
 
     def _evaluate_distributions(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Priorities ``[B]``, loss and mean value of distributions of returns.
+        """Priorities ``[B]``, loss and means ``[B, 1]`` of distributions of returns.
 
         The target is the distribution of ``r + discount * Z(o', a*; theta^-)``, where ``a*`` has the largest mean by
         the target network, or by the online network with ``double``.
@@ -365,7 +365,7 @@ class DQN(ReplayAlgorithm):
             distance = quantile_huber(of_taken, fractions, self._target(reward, discount, of_next))
             priority = distance / c.num_quantiles
         q = q.gather(1, batch.action.unsqueeze(1))
-        return priority, (batch.weights * distance).mean(), q.mean()
+        return priority, (batch.weights * distance).mean(), q
 
     def _target(self, reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
         """``y = r + discount * next_value``, rescaled if values are."""

@@ -69,7 +69,7 @@ class SAC(ControlAlgorithm):
 
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
         self.move_target(self.config.tau)
-        return td_error.detach().abs().amax(0), {"critic_loss": critic_loss, "q": q.mean(), **metrics}
+        return td_error, {"critic_loss": critic_loss, "q": q, **metrics}
 
     def improve_policy(
         self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor
@@ -83,7 +83,7 @@ class SAC(ControlAlgorithm):
         if c.alpha is None:
             target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
             self.minimize("alpha", -(model.log_alpha.exp() * (log_prob.detach() + target_entropy)).mean())
-        return {"actor_loss": actor_loss, "entropy": -log_prob.mean(), "alpha": alpha}
+        return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """What the policy climbs: the smaller of both values, float32 ``[N]``."""

@@ -61,11 +61,11 @@ class TD3(ControlAlgorithm):
         td_error = q - y
         critic_loss = (batch.weights * td_error.square()).mean(1).sum()
         self.minimize("critic", critic_loss)
-        metrics = {"critic_loss": critic_loss, "q": q.mean()}
+        metrics = {"critic_loss": critic_loss, "q": q}
 
         if batch.number % c.policy_delay == 0:
             actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
             self.minimize("actor", actor_loss)
             self.move_target(c.tau)
             metrics["actor_loss"] = actor_loss
-        return td_error.detach().abs().amax(0), metrics
+        return td_error, metrics

@@ -85,7 +85,7 @@ class TQC(SAC):
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
         self.move_target(c.tau)
         td_error = quantiles.detach().mean(2) - y.mean(1)
-        return td_error.abs().amax(0), {"critic_loss": critic_loss, "q": quantiles.mean(), **metrics}
+        return td_error, {"critic_loss": critic_loss, "q": quantiles, **metrics}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """What the policy climbs: the mean of all critics' quantiles, none left out, float32 ``[N]``."""

@@ -12,6 +12,7 @@ from penstock.nn.encoders import MLP, SideBySide
 from penstock.nn.exploration import TanhGaussian
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import encoder_input_size
+from penstock.nn.precision import in_float32
 from penstock.nn.sharing import in_shares, moments_of_rows
 
 if TYPE_CHECKING:
@@ -186,9 +187,9 @@ class NormalizedActorCritic(StochasticActorCritic):
         by_batch : bool
             Whether they are normalised by their own moments, to learn from them, or by the running ones.
         """
-        x = self.input(observation)
-        features = self.encoder(x, by_batch) if isinstance(self.encoder, NormalizedMLP) else self.encoder(x)
-        return self.distribution(features)
+        if not isinstance(self.encoder, NormalizedMLP):
+            return super().policy(observation)
+        return TanhGaussian(in_float32(self.actor_head, self.encoder(self.input(observation), by_batch)))
 
     @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
     def joint_q(

@@ -13,9 +13,10 @@ from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
-from penstock.nn.model import NetworkConfig, without_autocast
+from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.precision import in_float32, without_autocast
 from penstock.nn.q_network import feedforward_encoder
 from penstock.nn.sharing import in_shares
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
-LOG_STD_RANGE = (-5.0, 2.0)
 IMAGE_CRITIC_SIZES = (256,)
 """Widths of the critics' own layers where they share an encoder."""
 
@@ -103,6 +103,13 @@ class ContinuousActorCritic(PolicyNetwork):
         """Make the critics; parameters as for :class:`Critics`."""
         return Critics(input_size, sizes, activation, num_critics, num_quantiles)
 
+    def actor(self, observation: Tensor) -> Tensor:
+        """What the actor says of observations ``[N, *shape]`` as they lie in their column, float32 ``[N, numbers]``."""
+        x = self.input(observation)
+        if isinstance(self.encoder, MLP):
+            return self.encoder(x, self.actor_head)
+        return in_float32(self.actor_head, self.encoder(x))
+
     @in_shares(1, observation=0, action=0)
     def q(self, observation: Tensor, action: Tensor) -> Tensor:
         """Values by all critics.
@@ -167,10 +174,7 @@ class DeterministicActorCritic(ContinuousActorCritic):
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> Tensor:
         """Actions for observations ``[N, *shape]`` as they lie in their column: in [-1, 1], float32 ``[N, d]``."""
-        features = self.encoder(self.input(observation))
-        with without_autocast(features.device):
-            action: Tensor = self.actor_head(features.float())
-            return action.tanh()
+        return self.actor(observation).tanh()
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Deterministic, Tensor]:
         """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""
@@ -179,10 +183,6 @@ class DeterministicActorCritic(ContinuousActorCritic):
 
 class StochasticActorCritic(ContinuousActorCritic):
     """Squashed normal policy with critics and a temperature, for SAC (arXiv:1812.05905).
-
-    The logarithm of the standard deviation is ``-5 + 3.5 (1 + tanh(x))`` of the actor's output ``x``, thus within
-    [-5, 2] as in CleanRL: unlike the published code's hard clamp to [-20, 2] it has a gradient everywhere, so no
-    state is left with a policy that cannot widen again.
 
     Parameters
     ----------
@@ -217,14 +217,7 @@ class StochasticActorCritic(ContinuousActorCritic):
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Distributions for observations ``[N, *shape]`` as they lie in their column, over ``[N, d]`` actions."""
-        return self.distribution(self.encoder(self.input(observation)))
-
-    def distribution(self, features: Tensor) -> TanhGaussian:
-        """Distributions over ``[N, d]`` actions from what the encoder makes of observations, ``[N, F]``."""
-        with without_autocast(features.device):
-            mean, x = self.actor_head(features.float()).chunk(2, -1)
-            low, high = LOG_STD_RANGE
-            return TanhGaussian(mean, low + 0.5 * (high - low) * (1.0 + x.tanh()))
+        return TanhGaussian(self.actor(observation))
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
         """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""

@@ -15,6 +15,7 @@ from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
+from penstock.nn.precision import in_float32
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationSpec
@@ -53,23 +54,24 @@ class MLP(nn.Sequential):
         self.sizes = sizes
         self.activation = activation
 
-    def forward(self, x: Seen) -> Tensor:
-        """Turn what the first stage gives into features ``[N, F]``."""
+    def forward(self, x: Seen, head: nn.Linear | None = None) -> Tensor:
+        """Turn what the first stage gives into features ``[N, F]``, or into what a head makes of them in float32."""
         layers = list(self)
         if layers and isinstance(layers[0], SideBySide):
             x = layers.pop(0)(x)
         features = cast("Tensor", x)
         is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # nothing stands between layers and activations
         if is_plain and self.activation in fused.ACTIVATIONS and fused.fits(features):
-            parameters = [each for layer in layers[::2] for each in (layer.weight, layer.bias)]
+            linear = [*layers[::2], *([] if head is None else [head])]
+            parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
             found = fused.layers(
                 features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
-                is_turned=True, activation=self.activation,
+                num_outputs=0 if head is None else head.out_features, is_turned=True, activation=self.activation,
             )  # fmt: skip
-            return found.view(*features.shape[:-1], self.sizes[-1])
+            return found.view(*features.shape[:-1], -1)
         for layer in layers:
             features = layer(features)
-        return features
+        return features if head is None else in_float32(head, features)
 
 
 class NatureCNN(nn.Sequential):

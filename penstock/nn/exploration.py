@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from penstock.nn import squashed_normal
 from penstock.nn.distributions import HALF_LOG_TWO_PI
+
+LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class EpsilonGreedy:
@@ -156,23 +159,35 @@ class TanhGaussian:
     Log-densities are those of actions in [-1, 1], whatever the environment scales them to; a target entropy of ``-d``
     (arXiv:1812.05905, appendix D) is in the same units.
 
+    The logarithm of the standard deviation is ``-5 + 3.5 (1 + tanh(x))`` of a number ``x``, thus within [-5, 2] as in
+    CleanRL: unlike the published code's hard clamp to [-20, 2] it has a gradient everywhere, so no state is left with a
+    policy that cannot widen again.
+
     Parameters
     ----------
-    mean : Tensor
-        Means before the tanh, float32 ``[..., d]``.
-    log_std : Tensor
-        Logarithms of the standard deviations before the tanh, float32 ``[..., d]``.
+    outputs : Tensor
+        What the actor says, float32 ``[..., 2 d]``: means before the tanh, and behind them the numbers ``x``.
     """
 
-    __slots__ = ("log_std", "mean")
+    __slots__ = ("outputs",)
 
-    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
-        self.mean = mean
-        self.log_std = log_std
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs = outputs
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TanhGaussian:
         """The distribution whose parameters are changed, such as put together of several."""
-        return TanhGaussian(change(self.mean), change(self.log_std))
+        return TanhGaussian(change(self.outputs))
+
+    @property
+    def mean(self) -> Tensor:
+        """Means before the tanh, float32 ``[..., d]``."""
+        return self.outputs.chunk(2, -1)[0]
+
+    @property
+    def log_std(self) -> Tensor:
+        """Logarithms of the standard deviations before the tanh, float32 ``[..., d]``."""
+        low, high = LOG_STD_RANGE
+        return low + 0.5 * (high - low) * (1.0 + self.outputs.chunk(2, -1)[1].tanh())
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions ``tanh(mean + std * noise)``.
@@ -209,9 +224,12 @@ class TanhGaussian:
         log_prob : Tensor
             Their log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
         """
-        u = torch.addcmul(self.mean, self.log_std.exp(), noise)
+        if squashed_normal.fits(self.outputs, noise):
+            return squashed_normal.sample(self.outputs, noise, LOG_STD_RANGE)
+        log_std = self.log_std
+        u = torch.addcmul(self.mean, log_std.exp(), noise)
         # The deviation of u from its mean, in standard deviations, is the noise itself.
-        terms = 2.0 * (u + softplus(-2.0 * u)) - self.log_std - 0.5 * noise.square()
+        terms = 2.0 * (u + softplus(-2.0 * u)) - log_std - 0.5 * noise.square()
         constant = HALF_LOG_TWO_PI + 2.0 * math.log(2.0)
         return u.tanh(), terms.sum(-1) - constant * u.shape[-1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,7 @@ from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.precision import without_autocast
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
@@ -312,11 +312,6 @@ class ActorCritic(PolicyNetwork):
         moments.update(target, mask)
         self.value_head.weight.mul_(std / moments.std)
         self.value_head.bias.mul_(std).add_(mean - moments.mean).div_(moments.std)
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Context in which layers compute in the precision of their inputs."""
-    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
 def _require_known(field: str, found: object, legal: tuple[str, ...], besides: str = "") -> None:

@@ -1,11 +1,13 @@
-"""The arithmetic that a device is made for."""
+"""The arithmetic that a device is made for, and where float32 stays."""
 
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 _FAST_BFLOAT16 = ({"amx_bf16"}, {"avx512_bf16", "AuthenticAMD"}, {"bf16"})  # all of one of them; the last is ARM's
 
@@ -26,6 +28,18 @@ def is_faster_in_bfloat16(kind: str) -> bool:
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     words = _cpu_words()
     return kind == "cpu" and any(needed <= words for needed in _FAST_BFLOAT16)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Context in which layers compute in the precision of their inputs."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def in_float32(head: nn.Module, features: Tensor) -> Tensor:
+    """What a head makes of features, computed in float32 whatever ``torch.autocast`` says."""
+    with without_autocast(features.device):
+        answer: Tensor = head(features.float())
+        return answer
 
 
 def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:

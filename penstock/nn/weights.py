@@ -41,7 +41,7 @@ class WeightsLayout:
         self.nbytes = end
 
 
-def flatten_(module: nn.Module) -> Tensor:
+def flatten_(module: nn.Module, tail: int = 0) -> Tensor:
     """Move a module's parameters and buffers into one row of bytes, so that copying all of them is one copy.
 
     The tensors stay the same objects, with the same values; only their memory moves. Moving the module to
@@ -51,14 +51,17 @@ def flatten_(module: nn.Module) -> Tensor:
     ----------
     module : nn.Module
         The network, all of it on one device.
+    tail : int
+        Bytes of one's own behind it.
 
     Returns
     -------
     Tensor
-        The memory, laid out as ``WeightsLayout(module)``: uint8 ``[nbytes]``, on the module's device.
+        The memory, laid out as ``WeightsLayout(module)``, and behind it the tail, zeros: uint8 ``[nbytes + tail]``, on
+        the module's device.
     """
     device = next(_tensors(module)).device
-    flat = torch.zeros(WeightsLayout(module).nbytes, dtype=torch.uint8, device=device)
+    flat = torch.zeros(WeightsLayout(module).nbytes + tail, dtype=torch.uint8, device=device)
     values = [tensor.detach().clone() for tensor in _tensors(module)]
     place_(module, flat)
     for tensor, value in zip(_tensors(module), values, strict=True):

@@ -105,10 +105,10 @@ class ReplayAlgorithm(Algorithm):
         Returns
         -------
         td_error : Tensor
-            float32 ``[B]``: of each transition; its magnitude is the transition's new priority. Of a sequence, its
-            priority.
+            float32 ``[B]``, or of several critics ``[C, B]``: of each transition, whose largest magnitude is its new
+            priority. Of a sequence, its priority.
         metrics : dict of str to Tensor
-            What is to be reported, 0-dimensional.
+            What is to be reported: the means of these, which are computed when they are asked for.
         """
         raise NotImplementedError
 

@@ -128,7 +128,8 @@ class ReplayLearner(Learner):
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:
-            self._replay.buffer.update_priorities(ids, td_error.abs().cpu().numpy())
+            sizes = td_error.detach().abs()
+            self._replay.buffer.update_priorities(ids, (sizes.amax(0) if sizes.ndim > 1 else sizes).cpu().numpy())
         return {name: value.detach() for name, value in metrics.items()}
 
     def _count_steps(self) -> None:

@@ -318,7 +318,7 @@ class Learner:
                 version=self._version,
                 updates=self._updates,
                 skipped_updates=self._skipped,
-                losses={name: value.item() for name, value in self._brought.items()},
+                losses={name: value.float().mean().item() for name, value in self._brought.items()},
                 experience={**self.experience(), **self.of_group},
                 learning_rate=self.step_size,
             )
