@@ -108,6 +108,10 @@ PENSTOCK_WIDE inline void tangent_gradient(const float* __restrict gradient, con
   }
 }
 
+PENSTOCK_WIDE inline void add_to(float* __restrict sum, const float* __restrict y, size_t count) {
+  for (size_t i = 0; i < count; ++i) sum[i] += y[i];
+}
+
 PENSTOCK_WIDE inline void sum_rows(const float* __restrict y, float* __restrict sum, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n)
     for (size_t o = 0; o < width; ++o) sum[o] += y[n * width + o];

@@ -27,10 +27,12 @@ std::vector<const float*> floats_at(const std::vector<uintptr_t>& addresses) {
 void bind_layers(nb::module_& module) {
   module.def(
       "use_products",
-      [](uintptr_t sgemm, uintptr_t bf16_gemm) {
+      [](uintptr_t sgemm, uintptr_t bf16_gemm, uintptr_t run_by_threads) {
         blas = {at<Blas::Sgemm>(sgemm), at<Blas::Bf16Gemm>(bf16_gemm)};
+        run_by_all = at<RunByAll>(run_by_threads);
       },
-      nb::arg("sgemm"), nb::arg("bf16_gemm"), "Tell where products of matrices are computed.");
+      nb::arg("sgemm"), nb::arg("bf16_gemm"), nb::arg("run_by_threads"),
+      "Tell where products of matrices are computed, and what has threads do something.");
   nb::class_<Layers>(module, "Layers", "Fully connected layers of several networks side by side.")
       .def(nb::init<int, std::vector<int>, int, bool, bool>(), nb::arg("networks"), nb::arg("sizes"),
            nb::arg("outputs"), nb::arg("is_turned"), nb::arg("is_tangent"))
@@ -40,24 +42,26 @@ void bind_layers(nb::module_& module) {
       .def(
           "forward",
           [](const Layers& layers, uintptr_t x, int n, int count, const std::vector<uintptr_t>& parameters,
-             uintptr_t kept, uintptr_t out, bool in_bf16) {
+             uintptr_t kept, uintptr_t out, bool in_bf16, int threads) {
             const auto found = floats_at(parameters);
             const nb::gil_scoped_release released;
-            layers.forward(at<const float*>(x), n, count, found, at<std::byte*>(kept), at<float*>(out), in_bf16);
+            layers.forward(at<const float*>(x), n, count, found, at<std::byte*>(kept), at<float*>(out), in_bf16,
+                           threads);
           },
           nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
-          nb::arg("in_bf16"))
+          nb::arg("in_bf16"), nb::arg("threads"))
       .def(
           "backward",
           [](const Layers& layers, uintptr_t x, int n, int count, const std::vector<uintptr_t>& parameters,
-             uintptr_t kept, uintptr_t out, uintptr_t gradient, uintptr_t d_x, uintptr_t d_parameters, bool in_bf16) {
+             uintptr_t kept, uintptr_t out, uintptr_t gradient, uintptr_t d_x, uintptr_t d_parameters, bool in_bf16,
+             int threads) {
             const auto found = floats_at(parameters);
             const nb::gil_scoped_release released;
             layers.backward(at<const float*>(x), n, count, found, at<const std::byte*>(kept), at<const float*>(out),
-                            at<const float*>(gradient), at<float*>(d_x), at<float*>(d_parameters), in_bf16);
+                            at<const float*>(gradient), at<float*>(d_x), at<float*>(d_parameters), in_bf16, threads);
           },
           nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
-          nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"));
+          nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"), nb::arg("threads"));
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,

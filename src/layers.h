@@ -15,6 +15,7 @@
 
 #include "activations.h"
 #include "blas.h"
+#include "threads.h"
 
 namespace penstock {
 
@@ -52,22 +53,23 @@ class Layers {
   }
 
   void forward(const float* x, int n, int count, std::span<const float* const> parameters, std::byte* kept, float* out,
-               bool in_bf16) const {
+               bool in_bf16, int threads) const {
     if (in_bf16) {
-      run<Bf16>(x, n, count, parameters, kept, out);
+      run<Bf16>(x, n, count, parameters, kept, out, threads);
     } else {
-      run<float>(x, n, count, parameters, kept, out);
+      run<float>(x, n, count, parameters, kept, out, threads);
     }
   }
 
   // gradient is that of the output. Gradients of parameters, which lie as the parameters do, one behind the other, are
   // added to d_parameters; that of the input is written to d_x. Either may be null: it is not needed.
   void backward(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept,
-                const float* out, const float* gradient, float* d_x, float* d_parameters, bool in_bf16) const {
+                const float* out, const float* gradient, float* d_x, float* d_parameters, bool in_bf16,
+                int threads) const {
     if (in_bf16) {
-      back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters);
+      back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads);
     } else {
-      back<float>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters);
+      back<float>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads);
     }
   }
 
@@ -84,11 +86,33 @@ class Layers {
     int begin, count, n;
   };
 
-  // bfloat16 is fast enough for rounding the weights anew in each block to be dear: there a block is all rows.
+  // Networks are shared out among threads, and if there are fewer of those, parts of their rows. A part is worked on block
+  // by block: what that takes fits in a core's own cache. bfloat16 is fast enough for rounding the weights anew in each
+  // block to be dear: there a block is the whole part.
   template <class Number>
-  static int block_of(int n) {
-    return std::is_same_v<Number, float> ? 256 : n;
-  }
+  struct Tasks {
+    Tasks(int rows, int networks, int num_threads)
+        : n(rows),
+          threads(rows < kFewestRows ? 1 : num_threads),
+          parts(std::clamp(std::min((threads + networks - 1) / networks, n / kFewestRows), 1, threads)),
+          rows_of_part((n + parts - 1) / parts),
+          count(networks * parts) {}
+
+    // Calls work(network, part, rows) for every block, those of a network's part one after the other.
+    template <class Work>
+    void run(Work work) const {
+      share_out(count, threads, [&](int task) {
+        const int part = task % parts, end = std::min(n, (part + 1) * rows_of_part);
+        const int block = std::is_same_v<Number, float> ? 256 : rows_of_part;
+        for (int begin = part * rows_of_part; begin < end; begin += block) {
+          work(task / parts, part, Rows{begin, std::min(block, end - begin), n});
+        }
+      });
+    }
+
+    static constexpr int kFewestRows = 64;
+    int n, threads, parts, rows_of_part, count;
+  };
 
   size_t num_hidden() const { return sizes_.size() - 1; }
 
@@ -162,7 +186,7 @@ class Layers {
 
   template <class Number>
   void run(const float* x, int n, int count, std::span<const float* const> parameters, std::byte* kept_begin,
-           float* out) const {
+           float* out, int threads) const {
     const Kept<Number> kept(*this, kept_begin, out, n, count);
     const Number* input;
     if constexpr (std::is_same_v<Number, float>) {
@@ -171,12 +195,9 @@ class Layers {
       to_bf16(x, kept.input, size_t(n) * sizes_[0]);
       input = kept.input;
     }
-    // Network by network and block by block: what one of them works on fits in a core's own cache.
-    for (int c = 0; c < count; ++c) {
-      for (int begin = 0; begin < n; begin += block_of<Number>(n)) {
-        run_one(c, Rows{begin, std::min(block_of<Number>(n), n - begin), n}, input, parameters, kept, out);
-      }
-    }
+    Tasks<Number>(n, count, threads).run([&](int c, int, Rows rows) {
+      run_one(c, rows, input, parameters, kept, out);
+    });
   }
 
   template <class Number>
@@ -225,30 +246,47 @@ class Layers {
 
   template <class Number>
   void back(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept_begin,
-            const float* out, const float* gradient, float* d_x, float* d_parameters) const {
+            const float* out, const float* gradient, float* d_x, float* d_parameters, int threads) const {
     const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
-    std::vector<float*> d_tensors(num_tensors(), nullptr);
-    if (d_parameters) {
-      float* next = d_parameters;
-      for (size_t tensor = 0; tensor < num_tensors(); ++tensor) {
-        d_tensors[tensor] = next;
-        const size_t layer = tensor / 2;
-        const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
-        next += size_t(networks_) * outputs * (tensor % 2 ? 1 : sizes_[layer]);
-      }
+    const Tasks<Number> tasks(n, count, threads);
+    // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so what
+    // is computed does not depend on who is faster.
+    const size_t num_apart = d_parameters ? (tasks.parts - 1) * num_parameters_ : 0;
+    float* apart = scratch<float, 4>(num_apart);
+    if (num_apart) std::memset(apart, 0, sizeof(float) * num_apart);
+    std::vector<std::vector<float*>> d_tensors{tensors_in(d_parameters)};
+    for (int part = 1; part < tasks.parts; ++part) {
+      d_tensors.push_back(tensors_in(d_parameters ? apart + (part - 1) * num_parameters_ : nullptr));
     }
+    const size_t size_of_x = size_t(n) * sizes_[0];
+    float* d_x_apart = d_x ? scratch<float, 5>((count - 1) * size_of_x) : nullptr;
     const Number* input;
     if constexpr (std::is_same_v<Number, float>) {
       input = x;
     } else {
       input = kept.input;
     }
-    for (int c = 0; c < count; ++c) {
-      for (int begin = 0; begin < n; begin += block_of<Number>(n)) {
-        const Rows rows{begin, std::min(block_of<Number>(n), n - begin), n};
-        back_one(c, rows, input, parameters, kept, gradient, d_x, d_tensors);
-      }
+    tasks.run([&](int c, int part, Rows rows) {
+      float* const d_input = c && d_x ? d_x_apart + (c - 1) * size_of_x : d_x;
+      back_one(c, rows, input, parameters, kept, gradient, d_input, d_tensors[part]);
+    });
+    for (int part = 1; d_parameters && part < tasks.parts; ++part) {
+      add_to(d_parameters, apart + (part - 1) * num_parameters_, num_parameters_);
     }
+    for (int c = 1; d_x && c < count; ++c) add_to(d_x, d_x_apart + (c - 1) * size_of_x, size_of_x);
+  }
+
+  // Where in a row of gradients those of each tensor begin.
+  std::vector<float*> tensors_in(float* next) const {
+    std::vector<float*> found(num_tensors(), nullptr);
+    if (!next) return found;
+    for (size_t tensor = 0; tensor < num_tensors(); ++tensor) {
+      found[tensor] = next;
+      const size_t layer = tensor / 2;
+      const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
+      next += size_t(networks_) * outputs * (tensor % 2 ? 1 : sizes_[layer]);
+    }
+    return found;
   }
 
   template <class Number>
@@ -293,7 +331,7 @@ class Layers {
       }
       if (!layer && !d_x) break;
       const Number* weight = as_factor<Number, 0>(parameters[2 * layer] + c * weights, weights);
-      blas.product(false, !is_turned_, n, inputs, outputs, factor, weight, layer || !c ? 0.0f : 1.0f,
+      blas.product(false, !is_turned_, n, inputs, outputs, factor, weight, 0.0f,
                    layer ? d_before : rows.of(d_x, 0, inputs));
       std::swap(d, d_before);
     }

@@ -29,7 +29,7 @@ def is_available() -> bool:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         addresses = [
             ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-            for name in ("sgemm_", "cblas_gemm_bf16bf16f32")
+            for name in ("sgemm_", "cblas_gemm_bf16bf16f32", "GOMP_parallel")
         ]
     except (OSError, AttributeError):
         return False
@@ -104,7 +104,8 @@ def _forward(
     kept = torch.empty(native.kept_nbytes(rows, count, in_bf16), dtype=torch.uint8)
     out = torch.empty((count, rows, native.width))
     addresses = [each.data_ptr() for each in parameters]
-    native.forward(x.data_ptr(), rows, count, addresses, kept.data_ptr(), out.data_ptr(), in_bf16)
+    threads = torch.get_num_threads()
+    native.forward(x.data_ptr(), rows, count, addresses, kept.data_ptr(), out.data_ptr(), in_bf16, threads)
     return out, kept
 
 
@@ -162,5 +163,6 @@ class _Pass(torch.autograd.Function):
         native.backward(
             x.data_ptr(), len(x), count, [each.data_ptr() for each in parameters], kept.data_ptr(), out.data_ptr(),
             gradient.data_ptr(), 0 if d_x is None else d_x.data_ptr(), 0 if into is None else into.data_ptr(), in_bf16,
+            torch.get_num_threads(),
         )  # fmt: skip
         return None, None, None, d_x, *gradients
