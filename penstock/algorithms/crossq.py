@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam
-from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, Scheduled, Tunable, require
@@ -84,8 +84,7 @@ class CrossQ(SAC):
 
         q, next_q = model.joint_q(batch.obs, batch.action, batch.next_obs, next_action)
         y = td_target(batch.reward, batch.discount, next_q.detach().amin(0) - alpha * next_log_prob)
-        td_error = q - y
-        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
+        critic_loss, td_error = squared_td_error(q, y, batch.weights)
         self.minimize("critic", critic_loss)
         follow(model.critics)
         metrics = {"critic_loss": critic_loss, "q": q}

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, require
@@ -52,8 +52,7 @@ class DDPG(ControlAlgorithm):
             y = td_target(batch.reward, batch.discount, next_value)
 
         q = model.q1(batch.obs, batch.action)
-        td_error = q - y
-        critic_loss = (batch.weights * td_error.square()).mean()
+        critic_loss, td_error = squared_td_error(q, y, batch.weights)
         self.minimize("critic", critic_loss)
 
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()

@@ -314,7 +314,7 @@ class DQN(ReplayAlgorithm):
         metrics = {"loss": loss, "q": q, "grad_norm": grad_norm}
         if self._support is not None:
             metrics["outside_support"] = self._support.last
-        return priority, metrics
+        return priority.detach(), metrics
 
     def _evaluate_transitions(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Tensor]:
         """TD errors ``[B]``, loss and values ``[B]``, with ``y = r + discount * max_a Q(o', a; theta^-)``."""

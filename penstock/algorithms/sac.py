@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.td import td_target
+from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Scheduled, Tunable, require
@@ -63,8 +63,7 @@ class SAC(ControlAlgorithm):
             y = td_target(batch.reward, batch.discount, next_value)
 
         q = model.q(batch.obs, batch.action)
-        td_error = q - y
-        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
+        critic_loss, td_error = squared_td_error(q, y, batch.weights)
         self.minimize("critic", critic_loss)
 
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
@@ -82,7 +81,7 @@ class SAC(ControlAlgorithm):
 
         if c.alpha is None:
             target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
-            self.minimize("alpha", -(model.log_alpha.exp() * (log_prob.detach() + target_entropy)).mean())
+            self.minimize("alpha", -model.log_alpha.exp() * (log_prob.detach().mean() + target_entropy))
         return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:

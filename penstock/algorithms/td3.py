@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.td import target_policy_noise, td_target
+from penstock.algorithms.arithmetic.td import squared_td_error, target_policy_noise, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Tunable, require
@@ -58,8 +58,7 @@ class TD3(ControlAlgorithm):
             y = td_target(batch.reward, batch.discount, next_value)
 
         q = model.q(batch.obs, batch.action)
-        td_error = q - y
-        critic_loss = (batch.weights * td_error.square()).mean(1).sum()
+        critic_loss, td_error = squared_td_error(q, y, batch.weights)
         self.minimize("critic", critic_loss)
         metrics = {"critic_loss": critic_loss, "q": q}
 

@@ -66,9 +66,9 @@ class _Drawn(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         outputs, noise, action = ctx.saved_tensors
         d_action, d_log_prob = (gradient.contiguous() for gradient in gradients)
-        d_outputs = torch.empty_like(outputs)
+        d_outputs, (centre, reach) = torch.empty_like(outputs), ctx.shape
         squashed_gradient(
-            outputs.data_ptr(), d_log_prob.numel(), noise.shape[-1], *ctx.shape, noise.data_ptr(), action.data_ptr(),
+            outputs.data_ptr(), d_log_prob.numel(), noise.shape[-1], centre, reach, noise.data_ptr(), action.data_ptr(),
             d_action.data_ptr(), d_log_prob.data_ptr(), d_outputs.data_ptr(),
         )  # fmt: skip
         return d_outputs, None, None, None

@@ -9,9 +9,11 @@ from penstock.algorithms.arithmetic.td import (
     double_q_value,
     epsilon_ladder,
     huber,
+    largest_error,
     linear_schedule,
     max_q_value,
     polyak_,
+    squared_td_error,
     target_policy_noise,
     td_target,
 )
@@ -30,6 +32,16 @@ def test_double_dqn_bootstraps_from_the_target_value_of_the_action_that_the_onli
 def test_where_both_networks_agree_double_dqn_is_dqn():
     q = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
     assert torch.equal(double_q_value(q, q), max_q_value(q))
+
+
+def test_critics_minimise_weighted_squares_and_no_gradient_flows_into_targets():
+    """Errors 1, -2 and 3, 0 with weights 1, 1/2: (1 + 2)/2 + (9 + 0)/2 = 6, of gradient w (q - y)."""
+    q, y = torch.tensor([[2.0, 1.0], [4.0, 3.0]], requires_grad=True), torch.tensor([1.0, 3.0], requires_grad=True)
+    loss, error = squared_td_error(q, y, torch.tensor([1.0, 0.5]))
+    (3.0 * loss).backward()
+    assert loss.item() == 6.0 and error.tolist() == [[1.0, -2.0], [3.0, 0.0]] and not error.requires_grad
+    assert q.grad.tolist() == [[3.0, -3.0], [9.0, 0.0]] and y.grad is None
+    assert largest_error(error).tolist() == [3.0, 2.0] and largest_error(error[0]).tolist() == [1.0, 2.0]
 
 
 def test_the_target_is_reward_plus_discounted_value_and_the_reward_alone_after_a_termination():

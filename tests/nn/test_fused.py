@@ -1,5 +1,7 @@
 """Layers in one call: they compute what torch's do, forward and backward, and only what is asked for."""
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -182,3 +184,39 @@ def test_a_gradient_of_a_gradient_is_refused():
     (gradient,) = torch.autograd.grad(critics(x).square().sum(), [x], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+ON_THREADS = """
+import torch
+from penstock.nn import fused
+
+assert fused.is_available()
+
+def passed(rows, num_networks, count, in_bf16, num_threads):
+    torch.manual_seed(0)
+    torch.set_num_threads(num_threads)
+    shapes = [(7, 33), (33, 16), (16, 1)]
+    given = [torch.randn(num_networks, *shape) for pair in shapes for shape in (pair, (1, pair[1]))]
+    x, parameters = torch.randn(rows, 7, requires_grad=True), [each.requires_grad_() for each in given]
+    with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
+        out = fused.layers(x, parameters, (7, 33, 16), num_networks=num_networks, count=count, num_outputs=1)
+    out.backward(torch.randn_like(out))
+    return [out.detach(), x.grad, *(each.grad for each in parameters)]
+
+for rows in (63, 64, 300, 1000):
+    for num_networks, count in ((1, 1), (2, 1), (2, 2), (5, 5)):
+        for in_bf16 in (False, True):
+            alone = passed(rows, num_networks, count, in_bf16, 1)
+            for num_threads in (2, 3, 8):
+                once, again = (passed(rows, num_networks, count, in_bf16, num_threads) for _ in range(2))
+                for one, other, same in zip(alone, once, again, strict=True):
+                    assert torch.equal(other, same), "who is faster decides"
+                    assert (one - other).norm() <= (2e-2 if in_bf16 else 1e-5) * (1.0 + one.norm())
+print("all the same")
+"""
+
+
+def test_on_several_threads_the_same_is_computed():
+    """In a process of its own: threads that wait for work would be missed where a test forks."""
+    done = subprocess.run([sys.executable, "-c", ON_THREADS], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "all the same\n", done.stderr

@@ -8,9 +8,11 @@ sequences take single steps: ``discount`` is ``gamma``, or 0 after a termination
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
@@ -129,6 +131,53 @@ def huber(error: Tensor) -> Tensor:
     magnitude = error.abs()
     near = magnitude.clamp(max=1.0)
     return near * (magnitude - 0.5 * near)
+
+
+def squared_td_error(q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """What critics minimise, ``sum_i mean_n w_n (q_in - y_n)^2``, with its gradient made at once.
+
+    Parameters
+    ----------
+    q : Tensor
+        Values of one critic or of several, float32 ``[N]`` or ``[C, N]``.
+    y : Tensor
+        What they should become, float32 ``[N]``; no gradient flows through it.
+    weights : Tensor
+        Of the transitions, float32 ``[N]``.
+
+    Returns
+    -------
+    loss : Tensor
+        0-dimensional, with gradient to ``q``.
+    td_error : Tensor
+        ``q - y``, float32, the shape of ``q``, without gradient.
+    """
+    loss, td_error = _SquaredError.apply(q, y, weights)
+    return loss, td_error
+
+
+class _SquaredError(torch.autograd.Function):
+    """Autograd keeps and goes back through each of five small steps, which cost more than their numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        error = q - y
+        weighted = weights * error
+        ctx.save_for_backward(weighted)
+        ctx.mark_non_differentiable(error)
+        return torch.dot(weighted.flatten(), error.flatten()) / weights.numel(), error
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (weighted,) = ctx.saved_tensors
+        return weighted * (gradients[0] * (2.0 / weighted.shape[-1])), None, None
+
+
+def largest_error(td_error: Tensor) -> Tensor:
+    """The largest magnitude of any critic's error, float32 ``[N]`` of ``[C, N]``; of one critic's ``[N]``, those."""
+    size = td_error.detach().abs()
+    return size.amax(0) if size.ndim > 1 else size
 
 
 def target_policy_noise(noise: Tensor, std: float, clip: float) -> Tensor:

@@ -41,9 +41,10 @@ class SharedWeights:
     def __init__(self, model: torch.nn.Module, block: WeightsBlock) -> None:
         self._block = block
         memory = flatten_(model, STEPS_NBYTES)
+        self._model_bytes = memory[:-STEPS_NBYTES]
         # What a CPU computes with is what is sent; what a GPU computes with goes through memory that it can copy fast.
-        payload = torch.zeros(len(memory), dtype=torch.uint8, pin_memory=True) if memory.is_cuda else memory
-        self._on_device = memory[:-STEPS_NBYTES] if memory.is_cuda else None
+        self._is_apart = memory.is_cuda
+        payload = torch.zeros(len(memory), dtype=torch.uint8, pin_memory=True) if self._is_apart else memory
         self._weights = payload[:-STEPS_NBYTES]
         self._payload = payload.numpy()
         self._steps = self._payload[-STEPS_NBYTES:].view(np.int64)
@@ -61,8 +62,8 @@ class SharedWeights:
 
     def publish(self, version: int, steps: int) -> None:
         """Show the model's weights to everyone."""
-        if self._on_device is not None:
-            self._weights.copy_(self._on_device)
+        if self._is_apart:
+            self._weights.copy_(self._model_bytes)
         self._steps[0] = steps
         self._block.publish(self._payload, version)
         self.version = version
@@ -74,8 +75,8 @@ class SharedWeights:
         """Load the newest weights into the model, if it does not hold them yet."""
         if self._block.version != self.version:
             self.version = self._block.read_into(self._payload)
-            if self._on_device is not None:
-                self._on_device.copy_(self._weights)
+            if self._is_apart:
+                self._model_bytes.copy_(self._weights)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from penstock.algorithms.arithmetic.td import largest_error
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.weights import MakeWeights, through_block
@@ -128,8 +129,7 @@ class ReplayLearner(Learner):
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:
-            sizes = td_error.detach().abs()
-            self._replay.buffer.update_priorities(ids, (sizes.amax(0) if sizes.ndim > 1 else sizes).cpu().numpy())
+            self._replay.buffer.update_priorities(ids, largest_error(td_error).cpu().numpy())
         return {name: value.detach() for name, value in metrics.items()}
 
     def _count_steps(self) -> None:

@@ -318,7 +318,7 @@ class Learner:
                 version=self._version,
                 updates=self._updates,
                 skipped_updates=self._skipped,
-                losses={name: value.float().mean().item() for name, value in self._brought.items()},
+                losses={name: _mean(value) for name, value in self._brought.items()},
                 experience={**self.experience(), **self.of_group},
                 learning_rate=self.step_size,
             )
@@ -342,3 +342,7 @@ class Learner:
         except (OSError, CheckpointError) as problem:
             error = problem
         self._report(Saved(command.number, error))
+
+
+def _mean(values: Tensor) -> float:
+    return float((values.float().mean() if values.ndim else values).item())
