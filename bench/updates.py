@@ -13,6 +13,7 @@ makes 1 or 32 updates in a call: the faster is what ratios are to.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -73,6 +74,8 @@ class Penstock:
         arena = ExperienceArena.create(run_shape(learns, model))
         arena.control[Control.GOAL] = 10**9
         SharedWeights(model, arena.weights).publish(0, 0)
+        gc.collect()
+        gc.freeze()  # as the launcher does: what is imported is none of the collector's business
         self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay)
         self.seconds(WARM_UP, 1)
 

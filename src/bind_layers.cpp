@@ -37,7 +37,6 @@ void bind_layers(nb::module_& module) {
       .def(nb::init<int, std::vector<int>, int, bool, bool>(), nb::arg("networks"), nb::arg("sizes"),
            nb::arg("outputs"), nb::arg("is_turned"), nb::arg("is_tangent"))
       .def_prop_ro("num_parameters", &Layers::num_parameters)
-      .def_prop_ro("width", &Layers::width)
       .def("kept_nbytes", &Layers::kept_nbytes, nb::arg("n"), nb::arg("count"), nb::arg("in_bf16"))
       .def(
           "forward",

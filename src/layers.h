@@ -40,7 +40,6 @@ class Layers {
 
   size_t num_tensors() const { return 2 * (num_hidden() + (outputs_ ? 1 : 0)); }
   size_t num_parameters() const { return num_parameters_; }
-  int width() const { return outputs_ ? outputs_ : sizes_.back(); }
 
   // Bytes that a pass of `count` networks over n rows keeps for the way back. The last hidden layer is among them only
   // behind a head: else it is the output.

@@ -94,4 +94,4 @@ class SAC(ControlAlgorithm):
 
     def sample(self, policy: TanhGaussian) -> tuple[Tensor, Tensor]:
         """Actions drawn from a policy with the learner's own numbers, and their log-probabilities."""
-        return policy.sample_with_log_prob(self.normal_like(policy.mean))
+        return policy.sample_with_log_prob(self.normal(policy.shape))

@@ -52,7 +52,7 @@ class TD3(ControlAlgorithm):
         """``L_Q = sum_i mean w (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""
         c, target = self.config, self.target
         with torch.no_grad():
-            noise = target_policy_noise(self.normal_like(batch.action), c.target_noise, c.target_noise_clip)
+            noise = target_policy_noise(self.normal(batch.action.shape), c.target_noise, c.target_noise_clip)
             next_action = (target.policy(batch.next_obs) + noise).clamp(-1.0, 1.0)
             next_value = target.q(batch.next_obs, next_action).amin(0)
             y = td_target(batch.reward, batch.discount, next_value)

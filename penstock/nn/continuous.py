@@ -261,8 +261,7 @@ class Critics(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into values ``[C, N]``, or of several quantiles ``[C, N, M]``."""
         if self.can_be_fused and fused.fits(x):
-            values = self._fused(x, self.num_critics)
-            return values if values.shape[-1] > 1 else values.squeeze(-1)
+            return self._fused(x, self.num_critics)
         x = x.expand(self.num_critics, *x.shape)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.baddbmm(layer.bias, x, layer.weight))
@@ -284,7 +283,6 @@ class Critics(nn.Module):
             x = self.activation(torch.addmm(layer.bias[0], x, layer.weight[0]))
         with without_autocast(x.device):
             return (x.float() * self.head.weight[0].mT).sum(-1) + self.head.bias[0, 0]
-
 
     def _fused(self, x: Tensor, count: int) -> Tensor:
         layers = cast("list[StackedLinear]", [*self.hidden, self.head])

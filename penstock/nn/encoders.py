@@ -68,7 +68,7 @@ class MLP(nn.Sequential):
                 features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
                 num_outputs=0 if head is None else head.out_features, is_turned=True, activation=self.activation,
             )  # fmt: skip
-            return found.view(*features.shape[:-1], -1)
+            return found.view(*features.shape[:-1], self.sizes[-1] if head is None else head.out_features)
         for layer in layers:
             features = layer(features)
         return features if head is None else in_float32(head, features)

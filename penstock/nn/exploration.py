@@ -179,6 +179,12 @@ class TanhGaussian:
         return TanhGaussian(change(self.outputs))
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of actions, and of the noise that they are drawn by: ``[..., d]``."""
+        *leading, numbers = self.outputs.shape
+        return *leading, numbers // 2
+
+    @property
     def mean(self) -> Tensor:
         """Means before the tanh, float32 ``[..., d]``."""
         return self.outputs.chunk(2, -1)[0]

@@ -35,7 +35,7 @@ def is_available() -> bool:
         return False
     use_products(*addresses)
     x, weight, bias = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -4.0], [5.0, 6.0]]), torch.tensor([0.5, 0.0])
-    found = _forward(Layers(1, [2, 2], 0, False, False), x, [weight, bias], 1, False)[0]
+    found = _forward(Layers(1, [2, 2], 0, False, False), x, [weight, bias], (1, 1, 2), False)[0]
     return found.tolist() == [[[13.5, 8.0]]]
 
 
@@ -81,14 +81,15 @@ def layers(
     Returns
     -------
     Tensor
-        float32 ``[count, N, M]``, or without a head the last hidden layer's.
+        float32 ``[count, N, M]``, of a head of one output ``[count, N]``, or without a head the last hidden layer's.
     """
+    shape = (count, len(x)) if num_outputs == 1 else (count, len(x), num_outputs or sizes[-1])
     native, x = _native(num_networks, sizes, num_outputs, is_turned, activation == "tanh"), x.contiguous()
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     if torch.is_grad_enabled() and (x.requires_grad or any(each.requires_grad for each in parameters)):
-        answer: Tensor = _Pass.apply(native, count, in_bf16, x, *parameters)
+        answer: Tensor = _Pass.apply(native, shape, in_bf16, x, *parameters)
         return answer
-    return _forward(native, x, parameters, count, in_bf16)[0]
+    return _forward(native, x, parameters, shape, in_bf16)[0]
 
 
 @functools.lru_cache(maxsize=256)
@@ -97,12 +98,12 @@ def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turn
 
 
 def _forward(
-    native: Layers, x: Tensor, parameters: Sequence[Tensor], count: int, in_bf16: bool
+    native: Layers, x: Tensor, parameters: Sequence[Tensor], shape: tuple[int, ...], in_bf16: bool
 ) -> tuple[Tensor, Tensor]:
     """The output, and what is kept for the way back."""
-    rows = len(x)
+    count, rows = shape[:2]
     kept = torch.empty(native.kept_nbytes(rows, count, in_bf16), dtype=torch.uint8)
-    out = torch.empty((count, rows, native.width))
+    out = torch.empty(shape)
     addresses = [each.data_ptr() for each in parameters]
     threads = torch.get_num_threads()
     native.forward(x.data_ptr(), rows, count, addresses, kept.data_ptr(), out.data_ptr(), in_bf16, threads)
@@ -140,10 +141,12 @@ class _Pass(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, native: Layers, count: int, in_bf16: bool, x: Tensor, *parameters: Tensor) -> Tensor:
-        out, kept = _forward(native, x, parameters, count, in_bf16)
+    def forward(
+        ctx: Any, native: Layers, shape: tuple[int, ...], in_bf16: bool, x: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        out, kept = _forward(native, x, parameters, shape, in_bf16)
         ctx.save_for_backward(x, kept, out, *parameters)
-        ctx.of = native, count, in_bf16
+        ctx.of = native, shape[0], in_bf16
         return out
 
     @staticmethod

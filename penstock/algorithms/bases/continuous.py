@@ -60,9 +60,9 @@ class ControlAlgorithm(ReplayAlgorithm):
             "actor": (model.actor_parameters(), self.config.actor_learning_rate or rate),
         }
 
-    def normal_like(self, tensor: Tensor) -> Tensor:
-        """Standard normal numbers of the learner's own, shaped as `tensor`."""
-        return torch.randn(tensor.shape, device=tensor.device, generator=self.generator)
+    def normal(self, shape: tuple[int, ...]) -> Tensor:
+        """Standard normal numbers of the learner's own."""
+        return torch.randn(shape, device=self.generator.device, generator=self.generator)
 
     def _require_fitting(self, action: ActionSpec) -> None:
         super()._require_fitting(action)
