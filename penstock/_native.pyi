@@ -218,6 +218,14 @@ class ReplayWriter:
 
 def use_products(sgemm: int, bf16_gemm: int, run_by_threads: int) -> None: ...
 
+def adding_cells(
+    z: int, kept: int, memory: int, weight: int, bias: int, steps: int, lanes: int, size: int, gates: int,
+    carried: int, cells: int,
+) -> None: ...
+def adding_cells_gradient(
+    d_cells: int, z: int, kept: int, gates: int, weight: int, steps: int, lanes: int, size: int, d_z: int,
+    into_gates: int,
+) -> None: ...
 def sample_squashed(
     outputs: int, n: int, d: int, centre: float, reach: float, noise: int, action: int, log_prob: int
 ) -> None: ...

@@ -1,9 +1,10 @@
-// Python face of layers and squashed normals in one call. Addresses are checked by nobody: penstock.nn takes them from
+// Python face of parts of networks in one call. Addresses are checked by nobody: penstock.nn takes them from
 // tensors.
 #include <nanobind/stl/vector.h>
 
 #include <vector>
 
+#include "adding_cells.h"
 #include "bindings.h"
 #include "layers.h"
 #include "squashed_normal.h"
@@ -81,6 +82,30 @@ void bind_layers(nb::module_& module) {
       nb::arg("outputs"), nb::arg("n"), nb::arg("d"), nb::arg("centre"), nb::arg("reach"), nb::arg("noise"),
       nb::arg("action"), nb::arg("d_action"), nb::arg("d_log_prob"), nb::arg("d_outputs"),
       "The gradient of the outputs that actions and log-densities were drawn from.");
+  module.def(
+      "adding_cells",
+      [](uintptr_t z, uintptr_t kept, uintptr_t memory, uintptr_t weight, uintptr_t bias, size_t steps, size_t lanes,
+         size_t size, uintptr_t gates, uintptr_t carried, uintptr_t cells) {
+        const nb::gil_scoped_release released;
+        AddingCells{steps, lanes, size}.forward(at<const float*>(z), at<const float*>(kept), at<const float*>(memory),
+                                                at<const float*>(weight), at<const float*>(bias), at<float*>(gates),
+                                                at<float*>(carried), at<float*>(cells));
+      },
+      nb::arg("z"), nb::arg("kept"), nb::arg("memory"), nb::arg("weight"), nb::arg("bias"), nb::arg("steps"),
+      nb::arg("lanes"), nb::arg("size"), nb::arg("gates"), nb::arg("carried"), nb::arg("cells"),
+      "Cells that only add, over time.");
+  module.def(
+      "adding_cells_gradient",
+      [](uintptr_t d_cells, uintptr_t z, uintptr_t kept, uintptr_t gates, uintptr_t weight, size_t steps, size_t lanes,
+         size_t size, uintptr_t d_z, uintptr_t into_gates) {
+        const nb::gil_scoped_release released;
+        AddingCells{steps, lanes, size}.backward(at<const float*>(d_cells), at<const float*>(z),
+                                                 at<const float*>(kept), at<const float*>(gates),
+                                                 at<const float*>(weight), at<float*>(d_z), at<float*>(into_gates));
+      },
+      nb::arg("d_cells"), nb::arg("z"), nb::arg("kept"), nb::arg("gates"), nb::arg("weight"), nb::arg("steps"),
+      nb::arg("lanes"), nb::arg("size"), nb::arg("d_z"), nb::arg("into_gates"),
+      "Gradients of what went into such cells, and into their gates.");
 }
 
 }  // namespace penstock

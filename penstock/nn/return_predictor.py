@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from penstock._native import adding_cells, adding_cells_gradient
 from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
 from penstock.nn.model import NetworkConfig
 from penstock.nn.normalization import BoundedMoments, RunningMoments
@@ -23,13 +24,23 @@ GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fil
 class AddingCells(torch.autograd.Function):
     """Cells over time, ``c_t = m_t + sigmoid(W m_t + b) z_t`` with ``m_t = k_t c_t-1``, and their gradient by hand.
 
-    A step is a few operations on small tensors. Recorded one by one for the backward pass they take four times as long.
+    A step is a few operations on small tensors. Recorded one by one for the backward pass they take four times as long;
+    on a CPU all steps are one call of the native core.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, kept: Tensor, memory: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Return ``c``, ``[T, N, S]``, of ``z``, ``k`` ``[T, N, 1]``, the cells before ``[N, S]``, ``W`` and ``b``."""
+        z, kept, memory = z.contiguous(), kept.contiguous(), memory.contiguous()
         gates, carried, cells = torch.empty_like(z), torch.empty_like(z), torch.empty_like(z)
+        ctx.save_for_backward(z, kept, gates, carried, weight)
+        if _fits(z):
+            steps, lanes, size = z.shape
+            adding_cells(
+                z.data_ptr(), kept.data_ptr(), memory.data_ptr(), weight.data_ptr(), bias.data_ptr(), steps, lanes,
+                size, gates.data_ptr(), carried.data_ptr(), cells.data_ptr(),
+            )  # fmt: skip
+            return cells
         transposed = weight.t()
         rows = zip(z.unbind(), kept.unbind(), gates.unbind(), carried.unbind(), cells.unbind(), strict=True)
         for z_t, k_t, gate, m_t, c_t in rows:
@@ -37,22 +48,34 @@ class AddingCells(torch.autograd.Function):
             torch.addmm(bias, m_t, transposed, out=gate)
             torch.addcmul(m_t, gate.sigmoid_(), z_t, out=c_t)
             memory = c_t
-        ctx.save_for_backward(z, kept, gates, carried, weight)
         return cells
 
     @staticmethod
     def backward(ctx: Any, grad_cells: Tensor) -> tuple[Tensor, None, None, Tensor, Tensor]:  # type: ignore[override]
         """Gradients of ``z``, ``W`` and ``b``; none goes back behind the first row."""
         z, kept, gates, carried, weight = ctx.saved_tensors
-        slopes = z * gates * (1.0 - gates)  # of c_t over what goes into its gate
-        grads, into_gates = torch.empty_like(z), torch.empty_like(z)
-        grad = torch.zeros_like(grad_cells[0])
-        for t in range(len(z) - 1, -1, -1):
-            torch.add(grad, grad_cells[t], out=grads[t])
-            torch.mul(grads[t], slopes[t], out=into_gates[t])
-            grad = torch.addmm(grads[t], into_gates[t], weight).mul_(kept[t])
+        d_z, into_gates, grad_cells = torch.empty_like(z), torch.empty_like(z), grad_cells.contiguous()
+        if _fits(z):
+            steps, lanes, size = z.shape
+            adding_cells_gradient(
+                grad_cells.data_ptr(), z.data_ptr(), kept.data_ptr(), gates.data_ptr(), weight.data_ptr(), steps,
+                lanes, size, d_z.data_ptr(), into_gates.data_ptr(),
+            )  # fmt: skip
+        else:
+            slopes = z * gates * (1.0 - gates)  # of c_t over what goes into its gate
+            grad = torch.zeros_like(grad_cells[0])
+            for t in range(len(z) - 1, -1, -1):
+                grad = grad + grad_cells[t]
+                torch.mul(grad, gates[t], out=d_z[t])
+                torch.mul(grad, slopes[t], out=into_gates[t])
+                grad = torch.addmm(grad, into_gates[t], weight).mul_(kept[t])
         flat = into_gates.flatten(0, 1)
-        return grads * gates, None, None, flat.t() @ carried.flatten(0, 1), flat.sum(0)
+        return d_z, None, None, flat.t() @ carried.flatten(0, 1), flat.sum(0)
+
+
+def _fits(z: Tensor) -> bool:
+    """Whether the native core computes with such tensors: float32, on the CPU."""
+    return z.device.type == "cpu" and z.dtype == torch.float32
 
 
 class ReturnPredictor(nn.Module):

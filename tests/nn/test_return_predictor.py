@@ -60,6 +60,24 @@ def test_the_gradient_by_hand_is_that_of_what_is_computed():
     assert torch.autograd.gradcheck(lambda *x: AddingCells.apply(x[0], kept, memory, *x[1:]), (z, weight, bias))
 
 
+@pytest.mark.parametrize("steps, lanes, size", [(1, 1, 1), (5, 3, 4), (40, 2, 33), (3, 17, 32)])
+def test_cells_of_the_native_core_are_those_of_torch(steps, lanes, size):
+    """float64 is computed by torch."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(steps, lanes, size), (size, size), (size,)]
+    given = [torch.randn(*shape, generator=generator) for shape in shapes]
+    kept = (torch.rand(steps, lanes, 1, generator=generator) > 0.2).float()
+    memory, gradient = torch.randn(lanes, size, generator=generator), torch.randn(*shapes[0], generator=generator)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        z, weight, bias = (each.detach().clone().to(dtype).requires_grad_() for each in given)
+        cells = AddingCells.apply(z, kept.to(dtype), memory.to(dtype), weight, bias)
+        cells.backward(gradient.to(dtype))
+        results.append([cells.detach(), z.grad, weight.grad, bias.grad])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other.float(), rtol=1e-4, atol=1e-4)
+
+
 def test_in_two_parts_it_predicts_what_it_does_at_once():
     predictor, (obs, action, first) = predictor_of(), rows()
     whole, end = unrolled(predictor, obs, action, first)
@@ -82,7 +100,8 @@ def test_a_row_that_is_no_step_changes_nothing():
     valid[3:] = False
     found, memory = unrolled(predictor, obs, action, first, valid)
     short, after = unrolled(predictor, obs[:3], action[:3], first[:3])
-    assert torch.equal(found[3:], short[-1].expand(3, -1)) and torch.equal(memory, after)
+    torch.testing.assert_close(found[3:], short[-1].expand(3, -1), rtol=1e-5, atol=1e-7)
+    assert torch.equal(memory, after)
 
 
 def test_it_sees_changes_so_that_the_last_observation_by_itself_tells_it_nothing():

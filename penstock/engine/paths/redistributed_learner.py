@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,6 +144,11 @@ class Redistribution:
 
 def each_lane_once(lanes: np.ndarray) -> Iterator[np.ndarray]:
     """Split columns into as few groups as it takes for each to hold no lane twice, int64 each, in their order."""
-    turn = np.array([int((lanes[:n] == lane).sum()) for n, lane in enumerate(lanes)])
-    for number in range(int(turn.max(initial=-1)) + 1):
-        yield np.flatnonzero(turn == number)
+    turns: list[list[int]] = []
+    seen: Counter[int] = Counter()
+    for column, lane in enumerate(lanes.tolist()):
+        if seen[lane] == len(turns):
+            turns.append([])
+        turns[seen[lane]].append(column)
+        seen[lane] += 1
+    yield from map(np.array, turns)
