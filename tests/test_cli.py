@@ -95,7 +95,7 @@ def fake_engine(monkeypatch, tmp_path):
     )  # fmt: skip
     launcher = "penstock.engine.backends.launcher"
     monkeypatch.setitem(sys.modules, launcher, module(launcher, prepare=prepare))
-    evaluation = module("penstock.play.evaluation", evaluate_run=evaluate_run)
+    evaluation = module("penstock.play.evaluation", evaluate_run=evaluate_run, evaluate_together=None)
     monkeypatch.setitem(sys.modules, "penstock.play.evaluation", evaluation)
     monkeypatch.chdir(tmp_path)
 
