@@ -315,15 +315,15 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             sign.touch()
 
     with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
-        save = trainer._supervisor.saves.save_run
+        save, turns = trainer._supervisor.saves.save_run, trainer._supervisor._turns
         # The failure is there before the checkpoint is asked for.
         trainer._supervisor.saves.save_run = lambda *meta: (
-            trainer._supervisor._turn_until(lambda: trainer._supervisor._failure is not None, PATIENCE),
+            turns.until(lambda: turns.failure is not None, PATIENCE),
             save(*meta),
         )
         with pytest.raises(TrainingInterrupted):
             trainer.train(FOR_EVER, quiet=True, on_update=press)
-        assert trainer._supervisor._failure is not None
+        assert turns.failure is not None
     assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
 
 
