@@ -34,7 +34,7 @@ from penstock import Trainer
 from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe, machine_facts
 from penstock.engine.backends import launcher
-from penstock.play.evaluation import evaluate_run
+from penstock.play.scoring import evaluate_run
 from penstock.runs.run_directory import resolve_checkpoint
 
 EPISODES = 100

@@ -61,7 +61,7 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
     """What came of the episodes of each policy, by its name."""
-    from penstock.play.evaluation import evaluate_run, evaluate_together
+    from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {
         "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,

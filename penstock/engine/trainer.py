@@ -24,7 +24,8 @@ from penstock.engine.opening import Training, open_training, reopen_training
 from penstock.engine.policies import Policy
 from penstock.engine.steering import Steering
 from penstock.engine.watching.chronicle import OnUpdate
-from penstock.play.evaluation import Evaluation, evaluate_models
+from penstock.play.evaluation import Evaluation
+from penstock.play.scoring import evaluate_models
 from penstock.runs.checkpoint import load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.run_directory import resolve_checkpoint
 from penstock.runs.status import Status
