@@ -349,9 +349,10 @@ class Supervisor:
     def _failing_as_a_whole(self) -> Iterator[None]:
         """Nothing in the run is left half alive: whatever cannot be mended ends all of it."""
         try:
-            yield
-        except (RoleDied, LauncherDied) as error:
-            self._fail(str(error), error.cause if isinstance(error, RoleFailed) else None)
+            try:
+                yield
+            except (RoleDied, LauncherDied) as error:
+                self._fail(str(error), error.cause if isinstance(error, RoleFailed) else None)
         except KeyboardInterrupt:
             self._chronicle.ended("interrupted", "interrupted")
             self.close(patience=0.0)
