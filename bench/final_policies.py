@@ -30,11 +30,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runs_file import RunsFile
+
 from penstock import Trainer
 from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe, machine_facts
 from penstock.engine.backends import launcher
-from penstock.play.evaluation import evaluate_run
+from penstock.play.scoring import evaluate_run
 from penstock.runs.run_directory import resolve_checkpoint
 
 EPISODES = 100
@@ -112,16 +114,10 @@ def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
     return {**json.loads(ran.stdout.splitlines()[-1]), "steps": steps}
 
 
-def read(history: Path) -> list[dict[str, Any]]:
-    """What was measured so far."""
-    return [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
-
-
-def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: Path, *, peer_only: bool) -> None:
+def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: RunsFile, *, peer_only: bool) -> None:
     """Run what the history does not hold yet of this commit."""
     facts = machine_facts()
-    held = {(each["training"], each["library"], each["seed"]) for each in read(history) if _same(each, facts)}
-    history.parent.mkdir(parents=True, exist_ok=True)
+    held = {(each["training"], each["library"], each["seed"]) for each in history.runs if _same(each, facts)}
     with launcher.kept(), tempfile.TemporaryDirectory() as aside:
         for name in names:
             training = TRAININGS[name]
@@ -138,8 +134,7 @@ def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: 
                         assert sb3 is not None
                         outcome = train_peer(sb3, training, seed)
                     record = {"training": name, "library": library, "seed": seed, "machine": facts, **_rounded(outcome)}
-                    with history.open("a") as file:
-                        file.write(json.dumps(record) + "\n")
+                    history.add(record)
                     print(_line(record), file=sys.stderr, flush=True)
 
 
@@ -213,14 +208,14 @@ def main() -> None:
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.trainings or list(TRAININGS)
+    names, history = arguments.trainings or list(TRAININGS), RunsFile(arguments.history)
     if not arguments.table:
         if arguments.peer_only and arguments.sb3 is None:
             parser.error("--peer-only needs --sb3 X/bin/python")
-        measure(names, arguments.seeds, arguments.sb3, arguments.history, peer_only=arguments.peer_only)
+        measure(names, arguments.seeds, arguments.sb3, history, peer_only=arguments.peer_only)
     print(describe())
     print(f"Lowest / median of the seeds' mean returns over {EPISODES} fresh episodes each.")
-    print(table([record for record in read(arguments.history) if record["training"] in names]))
+    print(table([record for record in history.runs if record["training"] in names]))
 
 
 if __name__ == "__main__":

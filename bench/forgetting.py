@@ -21,7 +21,7 @@ import penstock
 from penstock.bench.machine import describe
 from penstock.engine.trainer import Trainer
 from penstock.envs.spec import EnvSpec
-from penstock.play.evaluation import evaluate_model
+from penstock.play.scoring import evaluate_model
 
 PLACE = f"{Path(__file__).parent / 'environments' / 'catch_tasks.py'}:CatchTasks"
 PHASES, LOOKS, EPISODES = 4, 10, 200

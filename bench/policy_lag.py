@@ -35,7 +35,7 @@ from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.roles import learner
 from penstock.experience.batch import Batch
 from penstock.ipc import WeightsBlock
-from penstock.play.evaluation import evaluate_run
+from penstock.play.scoring import evaluate_run
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",

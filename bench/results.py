@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import final_policies
+from runs_file import RunsFile
 
 from penstock.bench import cluster
 from penstock.cli import main as penstock
@@ -51,7 +52,7 @@ def pages() -> dict[Path, str]:
     """Every page that shows stored results, as it should be."""
     tables = {
         ROOT / "docs" / "performance.md": table(read("current")),
-        ROOT / "docs" / "results.md": final_policies.table(final_policies.read(final_policies.HISTORY)),
+        ROOT / "docs" / "results.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
     }
     measured = [json.loads(file.read_text()) for file in sorted((HISTORY / "scaling").glob("*.json"))]
     tables[ROOT / "docs" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))

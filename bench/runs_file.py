@@ -37,5 +37,6 @@ class RunsFile:
         """Hold a run, and write it down."""
         self.runs.append(run)
         if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a") as file:
                 file.write(json.dumps(run) + "\n")

@@ -130,8 +130,8 @@ def memory_of(kind: str) -> None:
         tails = frames[:, -4:]
         values["obs"] = frames[:, np.arange(21)[:, None] + np.arange(4)]
         writer.add(values)
-    control, data = store.buffer._arenas
-    taken, distinct = control.nbytes + data.nbytes, (count * 20 + 4 * lanes) * 84 * 84
+    memory = store.buffer._memory
+    taken, distinct = memory.control.nbytes + memory.data.nbytes, (count * 20 + 4 * lanes) * 84 * 84
     _, readable = store.buffer.read(*store.buffer.live(), fields=("reward",))
     drawn = sum(len(store.sample()["ids"]) for _ in range(50))
     stats = store.buffer.stats()

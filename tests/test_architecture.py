@@ -37,8 +37,8 @@ MAY_USE = {
     "search": {"config", "runs", "ipc", "algorithms", "bench", "population"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
     "dashboard": {"flags", "runs", "studies"},
-    "cli": {"config", "output", "runs", "envs", "algorithms", "play", "engine", "flags", "doctor"}
-    | {"bench", "search", "studies", "dashboard"},
+    "commands": {"config", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies", "dashboard"},
+    "cli": {"output", "commands", "flags", "doctor", "bench"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 

@@ -95,8 +95,8 @@ def fake_engine(monkeypatch, tmp_path):
     )  # fmt: skip
     launcher = "penstock.engine.backends.launcher"
     monkeypatch.setitem(sys.modules, launcher, module(launcher, prepare=prepare))
-    evaluation = module("penstock.play.evaluation", evaluate_run=evaluate_run)
-    monkeypatch.setitem(sys.modules, "penstock.play.evaluation", evaluation)
+    scoring = "penstock.play.scoring"
+    monkeypatch.setitem(sys.modules, scoring, module(scoring, evaluate_run=evaluate_run, evaluate_together=None))
     monkeypatch.chdir(tmp_path)
 
 
@@ -431,7 +431,7 @@ def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeyp
     def fail(path, **how):
         raise EnvironmentFailure("CartPole-v1", "step", 0, 3, "ValueError: oops")
 
-    monkeypatch.setattr(sys.modules["penstock.play.evaluation"], "evaluate_run", fail)
+    monkeypatch.setattr(sys.modules["penstock.play.scoring"], "evaluate_run", fail)
     assert main(["eval", "my-run"]) == 1
     assert "ValueError: oops" in capsys.readouterr().err
 

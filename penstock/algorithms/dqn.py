@@ -27,7 +27,7 @@ from penstock.algorithms.arithmetic.td import (
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.support import SupportWatch
-from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, PrioritizedConfig, Scheduled, Tunable, require
+from penstock.config import NETWORK, STATE, Config, ConfigError, Scheduled, SequenceConfig, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.experience.sequence_batch import SequenceBatch
@@ -39,19 +39,13 @@ from penstock.nn.return_distributions import ReturnDistribution, midpoints
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig(PrioritizedConfig):
-    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset.
-
-    With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
-    ``sequence_length`` of them. A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count
-    steps nevertheless; an episode shorter than a sequence takes the place of a whole one.
-    """
+class QLearningConfig(SequenceConfig):
+    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset."""
 
     fixed: ClassVar[Mapping[str, str]] = {
         "dueling": NETWORK, "distributional": NETWORK, "num_atoms": NETWORK, "v_min": NETWORK, "v_max": NETWORK,
-        "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "memory": NETWORK,
-        "memory_size": NETWORK, "memory_span": NETWORK, "rescale_values": NETWORK, "optimizer": STATE,
-        "sequence_length": STORED, "burn_in": STORED, "sequence_overlap": STORED,
+        "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "rescale_values": NETWORK,
+        "optimizer": STATE,
     }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
@@ -97,21 +91,6 @@ class QLearningConfig(PrioritizedConfig):
     noisy_sigma: float = 0.5
     """Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2)."""
 
-    memory: Literal["none", "gru", "lstm"] = "none"
-    """Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2."""
-    memory_size: int = 128
-    """Width of the memory core."""
-    memory_span: int | None = None
-    """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
-    sequence_length: int = 20
-    """Steps of a sequence that are learned from; without memory of no effect, as all of sequences."""
-    burn_in: int = 10
-    """Steps before these that only bring the stored memory state up to date: no loss, no gradient."""
-    sequence_overlap: int = 10
-    """Steps that successive sequences of an episode share among those that are learned from."""
-    priority_eta: float = 0.9
-    """Share of the largest error in a sequence's priority; the other share is of the mean error."""
-
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
@@ -119,10 +98,6 @@ class QLearningConfig(PrioritizedConfig):
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         norm = self.max_grad_norm
         require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
-        self._require_distribution()
-        self._require_sequences()
-
-    def _require_distribution(self) -> None:
         require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
         require(self.num_quantiles > 0, "num_quantiles", self.num_quantiles, "1 or more")
         sigma = self.noisy_sigma
@@ -136,50 +111,6 @@ class QLearningConfig(PrioritizedConfig):
                 'are learned from single transitions, and a memory needs sequences; use memory="none" or '
                 'distributional="none"'
             )
-
-    def _require_sequences(self) -> None:
-        length, span = self.sequence_length, self.memory_span
-        require(span is None or span > 1, "memory_span", span, "2 or more, or None")
-        for name in ("memory_size", "sequence_length"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        require(0.0 <= self.priority_eta <= 1.0, "priority_eta", self.priority_eta, "from 0 to 1")
-        is_within = 0 <= self.burn_in <= length
-        require(is_within, "burn_in", self.burn_in, f"0 or more, and at most sequence_length={length}")
-        overlap = self.sequence_overlap
-        is_less = 0 <= overlap < length
-        require(is_less, "sequence_overlap", overlap, f"0 or more, and less than sequence_length={length}")
-        if self.memory != "none" and self.buffer_size < self.num_lanes * length:
-            raise ConfigError(
-                f"buffer_size={self.buffer_size} is too small for {self.lanes_in_words} of "
-                f"sequence_length={length}: use at least {self.num_lanes * length}"
-            )
-
-    def _require_hindsight(self) -> None:
-        super()._require_hindsight()
-        if self.memory != "none":
-            raise ConfigError(
-                f"memory={self.memory!r} is not possible with hindsight={self.hindsight!r}: with memory sequences are "
-                'replayed, and the steps of one are relabelled with different goals; use memory="none" (R2D2 without '
-                'is "dqn")'
-            )
-
-    def _require_redistribution(self) -> None:
-        super()._require_redistribution()
-        if self.memory != "none":
-            raise ConfigError(
-                f"rewards='rudder' is not possible with memory={self.memory!r}: with memory sequences are replayed, "
-                'and written before their episode is over; use memory="none" (R2D2 without is "dqn")'
-            )
-
-    @property
-    def steps_of_a_row(self) -> int:
-        """Steps by which a lane has finished a row of the replay buffer in any case."""
-        return super().steps_of_a_row if self.memory == "none" else self.sequence_length + 1
-
-    @property
-    def sequence_period(self) -> int:
-        """Steps from the beginning of a sequence to that of the next one in its episode."""
-        return self.sequence_length - self.sequence_overlap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.bench import BenchError, BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, predict, versions_sent
+from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.bench.nodes_run import NodesRun
-    from penstock.bench.streaming import StreamCosts
     from penstock.config import Config
 
 _OWN_FLAGS = """flags of the bench itself:
@@ -224,7 +223,7 @@ def about(facts: dict[str, Any]) -> str:
 
 def constants_table(constants: Constants) -> str:
     """The constants."""
-    rows = [(name, MEANING[name], _seconds(value)) for name, value in dataclasses.asdict(constants).items()]
+    rows = [(name, meaning, _seconds(getattr(constants, name))) for name, meaning in MEANING.items()]
     return _table(("constant", "cost of", "measured"), rows)
 
 

@@ -16,16 +16,11 @@ TURNS, MACHINE = "taking turns", "this machine's cores"
 
 
 @dataclass(frozen=True)
-class Constants:
-    """What things cost: core-seconds, where nothing else is said.
+class StreamCosts:
+    """What the way between a node and home costs: core-seconds, where nothing else is said.
 
     Attributes
     ----------
-    lane, call
-        Of a rollout worker, choosing actions among it: for each step of a lane, and beside that for each step of all
-        lanes of the worker at once.
-    learn
-        Of a learner, for each step.
     send_block, send_byte
         At a node, for each block, which holds a segment of every lane of a worker, and for each of its bytes.
     receive_block, receive_byte
@@ -35,19 +30,12 @@ class Constants:
         the version's bytes.
     hear, hear_byte
         The same at the node.
-    host
-        Of a node's host and of Ray, for each second.
-    supervisor, supervise
-        Of the supervisor for each second, and beside that for each second and node.
     trip
         Seconds from a full segment on a node until its slot is granted anew, where nobody has to be waited for.
     reduce_byte
         Seconds in which learners average a byte of their gradients, for each update.
     """
 
-    lane: float
-    call: float
-    learn: float
     send_block: float
     send_byte: float
     receive_block: float
@@ -56,11 +44,33 @@ class Constants:
     tell_byte: float
     hear: float
     hear_byte: float
+    trip: float
+    reduce_byte: float
+
+
+@dataclass(frozen=True)
+class Constants(StreamCosts):
+    """What things cost, the way between a node and home among them: core-seconds.
+
+    Attributes
+    ----------
+    lane, call
+        Of a rollout worker, choosing actions among it: for each step of a lane, and beside that for each step of all
+        lanes of the worker at once.
+    learn
+        Of a learner, for each step.
+    host
+        Of a node's host and of Ray, for each second.
+    supervisor, supervise
+        Of the supervisor for each second, and beside that for each second and node.
+    """
+
+    lane: float
+    call: float
+    learn: float
     host: float
     supervisor: float
     supervise: float
-    trip: float
-    reduce_byte: float
 
 
 @dataclass(frozen=True)
@@ -227,7 +237,8 @@ def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
         Part(SUPERVISOR, 1.0, supervise, 0.0),
     ]
     if s.takes_turns:
-        both = 1.0 / min(part.bound for part in stepping) + 1.0 / learners.bound + c.trip / s.steps_per_version
+        slowest = min(part.bound for part in stepping)
+        both = (1.0 / slowest if slowest else math.inf) + 1.0 / learners.bound + c.trip / s.steps_per_version
         parts.append(Part(TURNS, 1.0, 0.0, both))
     if m.shared_cores is not None:
         of_all = step + send + heard + receive + told + learn

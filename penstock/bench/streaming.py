@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from penstock.bench import BenchError
+from penstock.bench.scaling import StreamCosts
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.stream import free_address
@@ -44,24 +45,8 @@ _SHAPE = RunShape(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StreamCosts:
-    """CPU seconds; the fields are those of `penstock.bench.scaling.Constants`."""
-
-    send_block: float
-    send_byte: float
-    receive_block: float
-    receive_byte: float
-    tell: float
-    tell_byte: float
-    hear: float
-    hear_byte: float
-    trip: float
-    reduce_byte: float
-
-
 def stream_costs(blocks: int = 200, versions: int = 60) -> StreamCosts:
-    """Measure all of it, with so many blocks of each kind, and versions of each size.
+    """Measure all of it in CPU seconds, with so many blocks of each kind, and versions of each size.
 
     Raises
     ------

@@ -24,6 +24,7 @@ from penstock.config.segment import (
     require_whole_minibatches,
     require_whole_segments,
 )
+from penstock.config.sequences import SequenceConfig
 from penstock.config.sources import Source
 from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
@@ -47,6 +48,7 @@ __all__ = [
     "Schedule",
     "Scheduled",
     "SegmentConfig",
+    "SequenceConfig",
     "Source",
     "Tunable",
     "cannot_change",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.config import Config
+from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.messages import Candidate, Evaluate, Evaluated
 from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
@@ -111,6 +112,39 @@ class Evaluations:
             for store, policy, of_policy in zip(self._stores, self._progress.policies, meta, strict=True)
         )
         self._ask(Evaluate(self.asked, self.deadline, tuple(candidates)))
+
+    def score_final(
+        self, turn: Callable[[], object], meta: Callable[[], Sequence[dict[str, Any]]], interrupted: Interrupted
+    ) -> None:
+        """Score the final weights, unless the last evaluation already did.
+
+        Parameters
+        ----------
+        turn
+            Hears the roles meanwhile.
+        meta
+            As for `schedule`.
+        interrupted
+            Whether a signal wants the end: then no evaluation is waited for.
+        """
+
+        def is_over() -> bool:
+            return interrupted.has_come or self.has_reached_target or self.is_overdue
+
+        while self.is_under_way and not is_over():
+            turn()
+        first = self._progress.policies[0]
+        last = first.evaluation
+        if last is None or last.steps < first.steps:
+            while first.evaluation is last and not is_over():
+                if not self.is_under_way:  # at first, and when the evaluator has died
+                    self.request(meta())
+                turn()
+        if self.is_overdue:
+            self.forget()
+            self._chronicle.event(
+                "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
+            )
 
     def take(self, evaluated: Evaluated) -> None:
         """Note what came of an evaluation."""

@@ -2703,6 +2703,12 @@ class DQN(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
     distributional
@@ -2721,12 +2727,6 @@ class DQN(Face):
         exploration says.
     noisy_sigma
         Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
-    memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
-    memory_size
-        Width of the memory core.
-    memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
@@ -2783,6 +2783,14 @@ class DQN(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -2795,14 +2803,6 @@ class DQN(Face):
         Updates between two copies of the network to the target network.
     rescale_values
         Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
-    sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
-    burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
-    sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
-    priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action at the start (doi:10.1038/nature14236).
     exploration_final
@@ -2881,6 +2881,9 @@ class DQN(Face):
         hidden_sizes: Sequence[int] = (128, 128),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        memory_span: int | None = None,
         dueling: bool = False,
         distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
         num_atoms: int = 51,
@@ -2889,9 +2892,6 @@ class DQN(Face):
         num_quantiles: int = 32,
         noisy: bool = False,
         noisy_sigma: float = 0.5,
-        memory: Literal["none", "gru", "lstm"] = "none",
-        memory_size: int = 128,
-        memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
@@ -2919,16 +2919,16 @@ class DQN(Face):
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 1e-08,
         max_grad_norm: float | None = 10.0,
         double: bool = False,
         target_period: int = 100,
         rescale_values: bool = False,
-        sequence_length: int = 20,
-        burn_in: int = 10,
-        sequence_overlap: int = 10,
-        priority_eta: float = 0.9,
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 10000,
@@ -3045,6 +3045,12 @@ class Rainbow(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages, for every atom.
     distributional
@@ -3063,12 +3069,6 @@ class Rainbow(Face):
         exploration says.
     noisy_sigma
         Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
-    memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
-    memory_size
-        Width of the memory core.
-    memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
@@ -3125,6 +3125,14 @@ class Rainbow(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -3137,14 +3145,6 @@ class Rainbow(Face):
         Updates between two copies of the network to the target network.
     rescale_values
         Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
-    sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
-    burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
-    sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
-    priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action at the start (doi:10.1038/nature14236).
     exploration_final
@@ -3223,6 +3223,9 @@ class Rainbow(Face):
         hidden_sizes: Sequence[int] = (128, 128),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        memory_span: int | None = None,
         dueling: bool = True,
         distributional: Literal["none", "c51", "quantile", "iqn"] = "c51",
         num_atoms: int = 51,
@@ -3231,9 +3234,6 @@ class Rainbow(Face):
         num_quantiles: int = 32,
         noisy: bool = True,
         noisy_sigma: float = 0.5,
-        memory: Literal["none", "gru", "lstm"] = "none",
-        memory_size: int = 128,
-        memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
@@ -3261,16 +3261,16 @@ class Rainbow(Face):
         priority_alpha: float = 0.5,
         priority_beta: float = 0.4,
         priority_beta_final: float = 1.0,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 1e-08,
         max_grad_norm: float | None = 10.0,
         double: bool = True,
         target_period: int = 100,
         rescale_values: bool = False,
-        sequence_length: int = 20,
-        burn_in: int = 10,
-        sequence_overlap: int = 10,
-        priority_eta: float = 0.9,
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 10000,
@@ -3387,6 +3387,12 @@ class ApeX(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    memory
+        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
     distributional
@@ -3405,12 +3411,6 @@ class ApeX(Face):
         exploration says.
     noisy_sigma
         Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
-    memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
-    memory_size
-        Width of the memory core.
-    memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
@@ -3467,6 +3467,14 @@ class ApeX(Face):
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
+    sequence_length
+        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from.
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -3479,14 +3487,6 @@ class ApeX(Face):
         Updates between two copies of the network to the target network.
     rescale_values
         Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
-    sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
-    burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
-    sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
-    priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
@@ -3563,6 +3563,9 @@ class ApeX(Face):
         hidden_sizes: Sequence[int] = (128, 128),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        memory: Literal["none", "gru", "lstm"] = "none",
+        memory_size: int = 128,
+        memory_span: int | None = None,
         dueling: bool = True,
         distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
         num_atoms: int = 51,
@@ -3571,9 +3574,6 @@ class ApeX(Face):
         num_quantiles: int = 32,
         noisy: bool = False,
         noisy_sigma: float = 0.5,
-        memory: Literal["none", "gru", "lstm"] = "none",
-        memory_size: int = 128,
-        memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
@@ -3601,16 +3601,16 @@ class ApeX(Face):
         priority_alpha: float = 0.6,
         priority_beta: float = 0.4,
         priority_beta_final: float = 0.4,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 1e-08,
         max_grad_norm: float | None = 10.0,
         double: bool = True,
         target_period: int = 100,
         rescale_values: bool = False,
-        sequence_length: int = 20,
-        burn_in: int = 10,
-        sequence_overlap: int = 10,
-        priority_eta: float = 0.9,
         exploration: float = 0.4,
         exploration_exponent: float = 7.0,
         seed: int = 0,
@@ -3726,6 +3726,12 @@ class R2D2(Face):
         Activation of mlp networks.
     normalize_observations
         Running normalisation of float observations; its statistics travel with the weights.
+    memory
+        Memory core behind the encoder.
+    memory_size
+        Width of the memory core.
+    memory_span
+        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     dueling
         Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
     distributional
@@ -3744,12 +3750,6 @@ class R2D2(Face):
         exploration says.
     noisy_sigma
         Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
-    memory
-        Memory core behind the encoder.
-    memory_size
-        Width of the memory core.
-    memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
     rewards
         What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
         them, as a network beside the policy finds out; reported returns stay true.
@@ -3806,6 +3806,14 @@ class R2D2(Face):
         Exponent of the importance weights at the start (section 2.3).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
+    sequence_length
+        Steps of a sequence that are learned from (section 2.3: 80).
+    burn_in
+        Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40).
+    sequence_overlap
+        Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40).
+    priority_eta
+        Share of the largest error in a sequence's priority; the other share is of the mean error.
     optimizer
         "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
     optimizer_eps
@@ -3818,14 +3826,6 @@ class R2D2(Face):
         Updates between two copies of the network to the target network.
     rescale_values
         Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3).
-    sequence_length
-        Steps of a sequence that are learned from (section 2.3: 80).
-    burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40).
-    sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40).
-    priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
     exploration
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
@@ -3902,6 +3902,9 @@ class R2D2(Face):
         hidden_sizes: Sequence[int] = (64,),
         activation: Literal["tanh", "relu", "elu", "silu"] = "relu",
         normalize_observations: bool = False,
+        memory: Literal["none", "gru", "lstm"] = "lstm",
+        memory_size: int = 64,
+        memory_span: int | None = None,
         dueling: bool = True,
         distributional: Literal["none", "c51", "quantile", "iqn"] = "none",
         num_atoms: int = 51,
@@ -3910,9 +3913,6 @@ class R2D2(Face):
         num_quantiles: int = 32,
         noisy: bool = False,
         noisy_sigma: float = 0.5,
-        memory: Literal["none", "gru", "lstm"] = "lstm",
-        memory_size: int = 64,
-        memory_span: int | None = None,
         rewards: Literal["environment", "rudder"] = "environment",
         redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference",
         redistribution_points: int = 20,
@@ -3940,16 +3940,16 @@ class R2D2(Face):
         priority_alpha: float = 0.9,
         priority_beta: float = 0.6,
         priority_beta_final: float = 0.6,
+        sequence_length: int = 20,
+        burn_in: int = 10,
+        sequence_overlap: int = 10,
+        priority_eta: float = 0.9,
         optimizer: Literal["adam", "rmsprop"] = "adam",
         optimizer_eps: float = 0.001,
         max_grad_norm: float | None = 40.0,
         double: bool = True,
         target_period: int = 100,
         rescale_values: bool = True,
-        sequence_length: int = 20,
-        burn_in: int = 10,
-        sequence_overlap: int = 10,
-        priority_eta: float = 0.9,
         exploration: float = 0.4,
         exploration_exponent: float = 7.0,
         seed: int = 0,

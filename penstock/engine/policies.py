@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from penstock.algorithms import algorithm_id
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
@@ -19,6 +20,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.experience.tunables import Tunables
 from penstock.nn import PolicyNetwork
+from penstock.play.policy import specs_to_json
 from penstock.runs.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -77,6 +79,18 @@ class Policy:
     def config(self) -> Config:
         """Its settings as they are now."""
         return tuned(self.untuned, self.tuned)
+
+    def meta(self, of_run: Mapping[str, Any]) -> dict[str, Any]:
+        """What its checkpoints say of the run and of it, beside what the weights' owner knows."""
+        algorithm = self.algorithm
+        meta = {
+            "algorithm": algorithm_id(type(algorithm)),
+            **of_run,
+            "config": self.config.to_json(),
+            "specs": specs_to_json(algorithm.observation, algorithm.action),
+        }
+        meta |= {"tuned": self.tuned} if self.tuned else {}
+        return meta | ({"policy": self.name} if self.name else {})
 
     def tune(self, values: Mapping[str, Any]) -> None:
         """Let other values of tunable settings hold from its next batch on.

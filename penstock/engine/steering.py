@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config import ConfigError, tunable_values, tuned
-from penstock.engine.exploits import learned_at, require_alike
 from penstock.engine.policies import Policy
 from penstock.engine.supervisor import Supervisor
+from penstock.engine.transfers import learned_at, require_alike
 
 
 class Steering:

@@ -7,11 +7,10 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, assert_never
+from typing import Any, NoReturn
 
 import numpy as np
 
-from penstock.algorithms import algorithm_id
 from penstock.config import Config
 from penstock.engine.backends.base import Backend
 from penstock.engine.backends.interruption import Interrupted
@@ -21,49 +20,27 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
-from penstock.engine.exploits import Copies, Exploits
+from penstock.engine.exploits import Exploits
 from penstock.engine.groups.meeting import board_for
-from penstock.engine.messages import (
-    ContentsSaved,
-    Copied,
-    Died,
-    Diverged,
-    EnvironmentMetrics,
-    EnvironmentSteps,
-    Episodes,
-    Evaluate,
-    Evaluated,
-    Failed,
-    Learned,
-    LearnedInWorker,
-    NodeSeen,
-    Note,
-    Of,
-    Ready,
-    Report,
-    Save,
-    Saved,
-    SetWeights,
-    WeightsSet,
-)
+from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
-from penstock.engine.roles.learner import LearningDiverged
-from penstock.engine.roles.specs import name_of, policy_of
+from penstock.engine.reports import Reports
+from penstock.engine.roles.specs import name_of
 from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs
-from penstock.engine.saves import SAVE_SECONDS, Saves
+from penstock.engine.saves import Saves
+from penstock.engine.transfers import Transfers
+from penstock.engine.turns import RoleFailed, Turns
 from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.engine.watching.time_spent import rows_by_kind
-from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
-from penstock.play.policy import specs_to_json
 from penstock.population.decisions import Population
 from penstock.population.lineage import LINEAGE
 from penstock.runs.run_directory import RunDirectory
@@ -116,7 +93,8 @@ class Supervisor:
         self._board = board_for(config.num_learners)
         specs = role_specs(policies, env, arena.shape, self._board.spec if self._board is not None else None)
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
-        self.backend: Backend = BACKENDS[config.backend](arena, specs, self._handle, restarts)
+        self.backend: Backend = BACKENDS[config.backend](arena, specs, self._take, restarts)
+        self._turns = Turns(self.backend)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         names = [policy.name for policy in policies]
         algorithm = policies[0].algorithm.name()
@@ -134,7 +112,6 @@ class Supervisor:
         self._notes = notes
         self.is_closed = False
         self._is_started = False
-        self._is_failing = False
         stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
         self._opponents = opponents_of(config, policies[0], run_directory, self._chronicle.event)
@@ -142,17 +119,17 @@ class Supervisor:
             self.progress.of_opponents = self._opponents.status
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
-            saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turn_until,
+            saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turns.until,
             chronicle=self._chronicle,
         )  # fmt: skip
-        self.copies = Copies(policies, self.backend.send, self._turn_until, arena.ring_all)
+        self._transfers = Transfers(policies, self.backend.send, self._turns.until, arena.ring_all)
         self._exploits = Exploits(
-            population, config.pbt_metric, policies, self.progress, self.copies, self._chronicle,
+            population, config.pbt_metric, policies, self.progress, self._transfers, self._chronicle,
             None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
         )  # fmt: skip
-        self._weights_set = False
-        self._failure: tuple[str, Failed] | None = None
-        self._interrupted = Interrupted()
+        self._reports = Reports(
+            self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits
+        )
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
 
@@ -181,7 +158,7 @@ class Supervisor:
             Whatever `on_update` raised, after a checkpoint; the roles are there, and may go on.
         """
         self._began = time.monotonic() - self.progress.seconds
-        self._interrupted = interrupted
+        self._turns.interrupted = interrupted
         self.progress.restart_rate()
         self.evaluations.begin(deadline)
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
@@ -199,8 +176,11 @@ class Supervisor:
                 self._save_run()
                 # An evaluation may take long, or for ever: what was learned is safe by now.
                 if self._is_budget_spent(reason) and self.evaluations.are_wanted:
-                    reason = self._evaluate_now(interrupted) or reason
-                    if reason == "target":
+                    self.evaluations.score_final(self._turn, self.meta, interrupted)
+                    if interrupted.has_come:
+                        reason = "interrupted"
+                    elif self.evaluations.has_reached_target:
+                        reason = "target"
                         self._hold_best()
                         self._save_run()
                 self._chronicle.refresh(final=True)
@@ -232,7 +212,7 @@ class Supervisor:
         """
         with self._failing_as_a_whole():
             self._start()
-            self._set_weights(policy, weights, None)
+            self._transfers.set_weights(policy, weights)
             self._exploits.replaced(policy)
             self.evaluations.forget_all()  # what was played with the old weights says nothing of these
 
@@ -242,9 +222,9 @@ class Supervisor:
             self._start()
             goal = self._policies[child].arena.control[Control.GOAL]
             if isinstance(parent, bytes):
-                self.copies.hand_over(parent, child)
+                self._transfers.hand_over(parent, child)
             else:
-                self.copies.copy(parent, child)
+                self._transfers.copy(parent, child)
             self._policies[child].arena.control[Control.GOAL] = goal
             self._arena.ring_all()
             self._exploits.replaced(child)
@@ -322,73 +302,28 @@ class Supervisor:
         self.backend.send(name_of(RoleKind.REDISTRIBUTOR, policy), command)
         return self.backend.send(name_of(RoleKind.LEARNER, policy), command)
 
-    def _evaluate_now(self, interrupted: Interrupted) -> str:
-        """Score the final weights, unless the last evaluation already did; say if that is a reason to stop."""
-        evaluations = self.evaluations
-
-        def is_over() -> bool:
-            return interrupted.has_come or evaluations.has_reached_target or evaluations.is_overdue
-
-        while evaluations.is_under_way and not is_over():
-            self._turn()
-        last = self.progress.policies[0].evaluation
-        if last is None or last.steps < self.progress.policies[0].steps:
-            while self.progress.policies[0].evaluation is last and not is_over():
-                if not evaluations.is_under_way:  # at first, and when the evaluator has died
-                    evaluations.request(self.meta())
-                self._turn()
-        if evaluations.is_overdue:
-            evaluations.forget()
-            self._chronicle.event(
-                "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
-            )
-        if interrupted.has_come:
-            return "interrupted"
-        return "target" if evaluations.has_reached_target else ""
-
     def _hold_best(self) -> None:
         """Let learners hold the weights that have reached the target; they have gone on since these were copied."""
         for policy in self._policies:
             best = policy.best()
             assert best is not None
             weights = {name: tensor.numpy() for name, tensor in best.parameters[policy.id].items()}
-            self._set_weights(policy.number, weights, best.steps)
+            self._transfers.set_weights(policy.number, weights, best.steps)
             self._chronicle.log(
                 f"the weights of step {best.steps:,} have reached the target: the learner holds them, at step "
                 f"{self.progress.steps:,} of the run"
             )
         self.evaluations.forget()
 
-    def _set_weights(self, policy: int, weights: dict[str, np.ndarray], steps: int | None) -> None:
-        """Give a policy's learner weights, which have learned from so many steps; None: those of the policy."""
-        self._weights_set = False
-        is_there = self.backend.send(name_of(RoleKind.LEARNER, policy), SetWeights(weights, steps))
-        self._turn_until(lambda: self._weights_set or not is_there, SAVE_SECONDS)
-        if not self._weights_set:
-            raise RoleDied(f"the learner took no weights within {SAVE_SECONDS:.0f} s")
-        self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
-        self._arena.ring_all()
-
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
-        about: dict[str, Any] = {
-            "env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()
-        }  # fmt: skip
+        about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
         if self._opponents is not None:
             about["matches"] = self._opponents.to_json()
-        metas = []
-        for policy, progress in zip(self._policies, self.progress.policies, strict=True):
-            algorithm = policy.algorithm
-            meta = {
-                "algorithm": algorithm_id(type(algorithm)),
-                **about,
-                "mean_return": progress.mean_return,
-                "config": policy.config.to_json(),
-                "specs": specs_to_json(algorithm.observation, algorithm.action),
-            }
-            meta |= {"tuned": policy.tuned} if policy.tuned else {}
-            metas.append(meta | ({"policy": policy.name} if policy.name else {}))
-        return metas
+        return [
+            policy.meta({**about, "mean_return": progress.mean_return})
+            for policy, progress in zip(self._policies, self.progress.policies, strict=True)
+        ]
 
     # -- hearing ---------------------------------------------------------------------------------------------------
 
@@ -401,64 +336,12 @@ class Supervisor:
 
     def _turn(self) -> None:
         """Hear the roles for a moment, and show where the run stands."""
-        self.backend.pump(0.1)
-        self._require_no_failure()
+        self._turns.turn()
         self.progress.seconds = time.monotonic() - self._began
         self._chronicle.refresh()
 
-    def _turn_until(self, is_done: Callable[[], bool], seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not is_done() and time.monotonic() < end:
-            self.backend.pump(0.05)
-            self._require_no_failure()
-
-    def _handle(self, role: str, report: Report) -> None:
-        match report:
-            case Of(name, said):
-                self._handle(name, said)
-            case Learned():
-                self.progress.take_learned(report, policy_of(role))
-                self._exploits.learned()
-            case LearnedInWorker(policy=policy):
-                self.progress.policies[policy].take_learned_in_worker(report)
-            case Episodes(finished, successes, policy, is_new):
-                self.progress.policies[policy].take_episodes(finished, successes)
-                self._exploits.take_episodes(policy, finished, is_new)
-            case EnvironmentMetrics(values, policy, is_of_now):
-                self.progress.take_metrics(values)
-                self._exploits.take_metrics(policy, values, is_of_now)
-            case EnvironmentSteps(count):
-                self.progress.take_env_steps(count)
-            case Evaluated():
-                self.evaluations.take(report)
-            case Saved(number, error):
-                self.saves.take(number, error, policy_of(role))
-            case ContentsSaved(number, error, what):
-                self.saves.take_contents(number, error, what)
-            case WeightsSet():
-                self._weights_set = True
-                self.copies.inherited()
-            case Copied():
-                self.copies.take(report)
-            case Diverged(policy, problem):
-                self._exploits.diverged(policy, problem)
-            case Note(text):
-                self._chronicle.event(text)
-            case NodeSeen(number, status):
-                self.progress.nodes[number] = status
-            case Died(story):
-                self.progress.restarts += 1
-                if role == RoleKind.EVALUATOR:
-                    self.evaluations.forget()
-                elif role == RoleKind.LEARNER:
-                    self.saves.ask_again()
-                self._chronicle.event(f"{story}\n{role} is replaced")
-            case Failed():
-                self._failure = self._failure or (role, report)
-            case Ready():
-                pass
-            case _:
-                assert_never(report)
+    def _take(self, role: str, report: Report) -> None:
+        self._reports.take(role, report)
 
     # -- failing ---------------------------------------------------------------------------------------------------
 
@@ -466,26 +349,18 @@ class Supervisor:
     def _failing_as_a_whole(self) -> Iterator[None]:
         """Nothing in the run is left half alive: whatever cannot be mended ends all of it."""
         try:
-            yield
-        except (RoleDied, LauncherDied) as error:
-            self._fail(str(error), None)
+            try:
+                yield
+            except (RoleDied, LauncherDied) as error:
+                self._fail(str(error), error.cause if isinstance(error, RoleFailed) else None)
         except KeyboardInterrupt:
             self._chronicle.ended("interrupted", "interrupted")
             self.close(patience=0.0)
             raise
 
-    def _require_no_failure(self) -> None:
-        if self._failure is not None and not self._is_failing:
-            role, failure = self._failure
-            if self._interrupted.has_come and not role.startswith(RoleKind.LEARNER):
-                return  # the run ends anyway: the signal has reached what an environment had started, too
-            speaks_for_itself = isinstance(failure.error, EnvironmentFailure | LearningDiverged)
-            story = f"{role}: {failure.error}" if speaks_for_itself else f"{role} failed:\n{failure.text}"
-            self._fail(story, failure.error)
-
     def _fail(self, story: str, cause: BaseException | None) -> NoReturn:
         """End the run: save what can be saved, stop the roles, and raise the whole story."""
-        self._is_failing = True
+        self._turns.is_failing = True
         how_to_go_on = ""
         if self._run_directory is not None:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too

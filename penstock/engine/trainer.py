@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
@@ -15,24 +15,19 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
-from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError, change_config, checked, make_config, with_schedules
+from penstock.config import Config, ConfigError, checked, make_config
 from penstock.engine.acting.weights import Best
-from penstock.engine.backends import launcher
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
-from penstock.engine.exploits import open_population
-from penstock.engine.nodes.backend import leave_cluster, on_cluster
-from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
-from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
+from penstock.engine.opening import Training, open_training, reopen_training
+from penstock.engine.policies import Policy
 from penstock.engine.steering import Steering
-from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
-from penstock.play.evaluation import evaluate_models
-from penstock.population.space import tables_of
-from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching, save_checkpoint
-from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
+from penstock.play.evaluation import Evaluation
+from penstock.play.scoring import evaluate_models
+from penstock.runs.checkpoint import load_checkpoint, require_matching, save_checkpoint
+from penstock.runs.run_directory import resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
 
@@ -86,7 +81,7 @@ class Trainer(Steering):
             config = env
         else:
             config = make_config(algorithm.Config, ({} if env is None else {"env": env}) | settings, preset)
-        self._open(algorithm, config, None, [])
+        self._hold(open_training(algorithm, config))
 
     @classmethod
     def resume(
@@ -116,87 +111,12 @@ class Trainer(Steering):
         RunDirectoryError, CheckpointError
             There is no such run, or it has no intact checkpoint.
         """
-        run = RunDirectory.open(run_dir)
-        checkpoints = checkpoints_to_go_on_from(run, report)
-        algorithm = load_algorithm(run.algorithm)
-        before = {**run.config, "run_dir": os.fspath(run_dir)}
-        more = changes.get("max_seconds")
-        if isinstance(more, int | float) and more > 0:
-            changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
-        config = change_config(algorithm.Config, before, changes)
         trainer = cls.__new__(cls)
-        trainer._open(algorithm, config, run, checkpoints, changes)
-        trainer._note_changes(before, changes)
+        trainer._hold(reopen_training(run_dir, changes, report))
         return trainer
 
-    def _note_changes(self, before: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-        """Write down with what settings a run goes on that it did not have before."""
-        assert self._run_directory is not None
-        now = self.config.to_json()
-        changed = {name: now[name] for name in changes if now[name] != before.get(name)}
-        each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
-        self._run_directory.log(f"resumed at step {self.status.steps:,}{f' with {each}' if each else ''}")
-        self._run_directory.go_on(self.status.steps, changed)
-
-    def _open(
-        self,
-        algorithm: type[Algorithm],
-        config: Config,
-        run: RunDirectory | None,
-        checkpoints: Sequence[Checkpoint],
-        changes: Collection[str] = (),
-    ) -> None:
-        try:
-            self._set_up(algorithm, config, run, checkpoints, changes)
-        except BaseException:
-            launcher.discard()
-            if config.backend == "ray":
-                leave_cluster()
-            raise
-
-    def _set_up(
-        self,
-        algorithm: type[Algorithm],
-        config: Config,
-        run: RunDirectory | None,
-        checkpoints: Sequence[Checkpoint],
-        changes: Collection[str],
-    ) -> None:
-        began = time.monotonic()
-        require_device(config.device)
-        require_learners(algorithm, config)
-        if config.backend == "serial":
-            launcher.discard()
-        else:
-            launcher.prepare()
-        if config.backend == "ray":
-            config = on_cluster(algorithm, config)
-        if config.pbt_space is not None:
-            config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
-        found = look_at(with_schedules(config))
-        self.config, self._env = found.config, found.env
-        algorithms = {
-            policy.name: algorithm(policy.config, seen.observation, seen.action)
-            for policy, seen in zip(found.policies, found.seen, strict=True)
-        }
-        self._policies, notes = open_policies(algorithms, checkpoints, run, changes)
-        if run is None and config.run_dir is not None:
-            run = RunDirectory.create(
-                config.run_dir, env_name=self._env.name, algorithm=algorithm_id(algorithm),
-                config=self.config.to_json(), policies=[name for name in algorithms if name],
-            )  # fmt: skip
-        self._run_directory = run
-        if run is not None:
-            for policy in self._policies:
-                policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-        population = open_population(self.config, self._policies, checkpoints, changes)
-        lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
-        precision = note_of_precision(self._policies[0].algorithm)
-        self._supervisor = Supervisor(
-            self.config, self._policies, self._env, found.seen[0].frame_skip, run,
-            [*([] if precision is None else [precision]), *notes], population, lines,
-        )  # fmt: skip
-        self._supervisor.progress.seconds += time.monotonic() - began
+    def _hold(self, training: Training) -> None:
+        self.config, self._env, self._policies, self._run_directory, self._supervisor = training
 
     @property
     def run_dir(self) -> str | None:
@@ -275,7 +195,7 @@ class Trainer(Steering):
 
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
-    ) -> Any:
+    ) -> Evaluation | Any:  # `Any` stands for the dict of several policies: who has one need not ask which it is
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
         With ``eval_against`` so many games are played against each opponent, from each seat: `Evaluation.matches`.

@@ -9,8 +9,9 @@ import numpy as np
 
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.failures import UnsupportedSpaceError
+from penstock.envs.game_group import Games
 from penstock.envs.games import Game, Turn
-from penstock.envs.seats import Games, SeatLanes
+from penstock.envs.seats import SeatLanes
 
 
 class Seating(Protocol):

@@ -17,12 +17,12 @@ from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.group import Group, LanesAlone, SideBySide
 from penstock.envs.guests import GuestGames, Seating
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
-from penstock.envs.seats import Games
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import torch
 
 from penstock.config import BEST, RANDOM, name_of
 from penstock.envs.episodes import outcome
@@ -15,9 +11,10 @@ from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
-from penstock.play.evaluation import Evaluation, Part, Player, lanes_for
+from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match
 from penstock.play.opponents import Opponent, OwnOpponent, RandomOpponent, found
+from penstock.play.player import Bout, EpisodePlayer, Part, Player, lanes_for
 
 Load = Callable[[], PolicyNetwork | None]
 """Returns the network of the best weights so far, None before there are any."""
@@ -33,7 +30,7 @@ def player_of(
     seed: int,
     best: Load = lambda: None,
     **given: Any,
-) -> Player | MatchPlayer:
+) -> Player:
     """Make what scores policies: among themselves, or the only one against opponents; parameters of `MatchPlayer`."""
     if opponents:
         (model,) = models
@@ -41,7 +38,7 @@ def player_of(
             model, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best, **given
         )
     group = make_group(env, lanes_for(episodes), seed=seed, **given)
-    return Player(models, group, deterministic=deterministic, seed=seed)
+    return EpisodePlayer(models, group, deterministic=deterministic, seed=seed)
 
 
 class OneSeat:
@@ -69,7 +66,7 @@ class OneSeat:
         self.outcomes[game].append(outcome(returns, self.seat))
 
 
-class MatchPlayer:
+class MatchPlayer(Player):
     """A policy that plays fixed opponents, in environments of its own.
 
     Parameters
@@ -113,22 +110,15 @@ class MatchPlayer:
         self._seating = OneSeat(lanes_for(episodes))
         group = make_group(env, self._seating.num_games, seed=seed, seating=self._seating, **given)
         assert isinstance(group, GuestGames)
-        self.group = group
+        super().__init__(group)
+        self._learner = group.learner
         self._agents = group.agents
         self._guests = group.guests
         self._part = Part(model, group.learner, deterministic=deterministic, seed=seed)
         self._players = {name: self._player(place) for name, place in self._opponents if place != BEST}
 
-    @torch.inference_mode()
-    def play(
-        self,
-        episodes: int,
-        *,
-        max_steps: float = math.inf,
-        deadline: float = math.inf,
-        on_step: Callable[[], object] = lambda: None,
-    ) -> tuple[Evaluation, ...]:
-        """Play every opponent from every seat; parameters are those of `Player.play`, `episodes` of each such match.
+    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+        """Play every opponent from every seat.
 
         Returns
         -------
@@ -139,32 +129,13 @@ class MatchPlayer:
         for name, _ in self._opponents:
             opponent = self._players.get(name) or self._played_by_best()
             if opponent is not None:
-                matches += [
-                    self._match(name, opponent, seat, episodes, max_steps, deadline, on_step)
-                    for seat in range(len(self._agents))
-                ]
+                matches += [self._match(bout, name, opponent, seat) for seat in range(len(self._agents))]
         return (evaluation_of(matches),)
 
-    def _match(
-        self,
-        name: str,
-        opponent: Opponent | Part,
-        seat: int,
-        episodes: int,
-        max_steps: float,
-        deadline: float,
-        on_step: Callable[[], object],
-    ) -> Match:
+    def _match(self, bout: Bout, name: str, opponent: Opponent, seat: int) -> Match:
         part, seating = self._part, self._seating
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
-        self.group.reset()
-        part.begin(episodes)
-        if isinstance(opponent, Part):
-            opponent.begin(episodes)
-        while part.plays_on:
-            self.group.step([part.act(), opponent.act()])
-            on_step()
-            part.hear(max_steps, is_late=time.monotonic() >= deadline)
+        bout.play([part], [opponent])
         ended = [
             (episode, result)
             for of_game, results in zip(part.played, seating.outcomes, strict=True)
@@ -172,7 +143,7 @@ class MatchPlayer:
             if episode.length
         ]
         given_up = [episode for episode in part.given_up if episode.length]
-        played = [*(episode for episode, _ in ended), *given_up] or [self.group.learner.running_episode(0)]
+        played = [*(episode for episode, _ in ended), *given_up] or [self._learner.running_episode(0)]
         return Match(
             name,
             self._agents[seat],

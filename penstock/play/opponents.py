@@ -17,12 +17,16 @@ from penstock.envs.seats import SeatLanes
 class Opponent(Protocol):
     """Plays the seats of guests."""
 
+    def begin(self, episodes: int) -> None:
+        """Begin with lanes that were reset; by default there is nothing to do."""
+        return
+
     def act(self) -> np.ndarray:
         """Choose an action for every lane that is asked: as a policy does, or as the game takes it, of dtype object."""
         ...
 
 
-class RandomOpponent:
+class RandomOpponent(Opponent):
     """Draws each choice among its legal values with one chance, and each number from -1 to 1, of its range.
 
     Parameters
@@ -55,7 +59,7 @@ class RandomOpponent:
         return chosen.reshape(count, *action.column_shape)
 
 
-class OwnOpponent:
+class OwnOpponent(Opponent):
     """A class or function of the user's.
 
     A function is called with what its agent observes, as the game shows it, and returns an action as the game takes it.

@@ -50,12 +50,12 @@ def remembered(before: np.ndarray, new: np.ndarray, decay: float = DECAY) -> np.
     return faded
 
 
-def hard_odds(scores: Iterable[float], exponent: float = HARDNESS) -> np.ndarray:
-    """Chances by which hard opponents are drawn more often, up to a factor: ``(1 - score)^exponent``.
+def hard_odds(scores: Iterable[float]) -> np.ndarray:
+    """Chances by which hard opponents are drawn more often, up to a factor: ``(1 - score)^2``.
 
     Prioritized fictitious self-play of AlphaStar (doi:10.1038/s41586-019-1724-z, "f_hard"), which is not on arXiv.
     """
-    return (1.0 - np.array(list(scores), np.float64)) ** exponent
+    return (1.0 - np.array(list(scores), np.float64)) ** HARDNESS
 
 
 def expected_score(rating: float, other: float) -> float:

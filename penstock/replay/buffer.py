@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,16 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock._native import ReplayCore
-from penstock.ipc import Arena, require_memory, whole_cores
+from penstock.ipc import whole_cores
 from penstock.replay.deadline import deadline_after, seconds_left
 from penstock.replay.errors import NotReady
 from penstock.replay.files import load_buffer, save_buffer
 from penstock.replay.limiter import RateLimiter
+from penstock.replay.memory import Memory
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
 from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform
-from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 from penstock.replay.stats import Stats
 from penstock.replay.writer import Writer
 
@@ -112,33 +110,26 @@ class ReplayBuffer:
             raise ValueError(f"num_threads={num_threads!r} is not legal: give a whole number, 1 to 64")
         if seed is not None and not hasattr(seed, "__index__"):
             raise ValueError(f"seed={seed!r} is not legal: give a whole number, or None")
-        control_nbytes, data_nbytes = ReplayCore.sizes(plan)
-        what = f"a replay buffer of {plan.capacity:,} rows"
-        require_memory(control_nbytes + (0 if disk is not None else data_nbytes), what)
-        control = Arena.create(control_nbytes)
-        data = Arena.create(data_nbytes) if disk is None else Arena.create_on_disk(os.fspath(disk), data_nbytes)
-        self._open(plan, description, sampler, control, data, True, num_threads, seed)
+        self._open(Memory.create(plan, disk), description, sampler, int(num_threads), seed, is_new=True)
 
     def _open(
         self,
-        plan: Plan,
+        memory: Memory,
         description: dict[str, Any],
         sampler: Sampler,
-        control: Arena,
-        data: Arena,
-        is_new: bool,
         num_threads: int,
         seed: int | None,
+        *,
+        is_new: bool,
     ) -> None:
-        self._plan = plan
+        self._memory, self._plan = memory, memory.plan
         self._description = description
         self._sampler = sampler
-        self._arenas = (control, data)
         self._num_threads = num_threads
         first_seed = secrets.randbits(64) if seed is None else int(seed) % 2**64
         # Sampling, and then each writer (reservoirs draw too), has a stream of its own.
         self._writer_seeds = (number % 2**64 for number in itertools.count(first_seed + 1))
-        self._core = ReplayCore(control, data, plan, is_new, int(num_threads), first_seed)
+        self._core = memory.open(num_threads, first_seed, is_new=is_new)
         self._beta = sampler.beta if isinstance(sampler, Prioritized) else 0.0
         self._reverse = ReverseCursor(self._core, sampler.stride) if isinstance(sampler, Reverse) else None
         self._own_writer: Writer | None = None
@@ -455,10 +446,9 @@ class ReplayBuffer:
         ReplayFileError
             If the directory holds a save of another version, or another program's ``manifest.json``.
         """
-        limiter = self.rate_limiter
         extras = {
             "reverse": self._reverse.next if self._reverse else None,
-            "rate_limiter": {**_settings(limiter), **limiter.state()} if limiter else None,
+            "rate_limiter": self.rate_limiter.saved() if self.rate_limiter else None,
         }
         save_buffer(self._core, self._description, Path(path), extras, report)
 
@@ -478,37 +468,20 @@ class ReplayBuffer:
         if self._reverse is not None and extras.get("reverse") is not None:
             self._reverse.next = extras["reverse"]
         if self.rate_limiter is not None:
-            saved = extras.get("rate_limiter") or {}
-            if _settings(self.rate_limiter).items() <= saved.items():
-                self.rate_limiter.restore(saved)
-            else:
-                self.rate_limiter.reset()
+            self.rate_limiter.go_on_from(extras.get("rate_limiter") or {})
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            "plan": self._plan,
+            "memory": self._memory,
             "description": self._description,
             "sampler": self._sampler,
-            "arenas": tuple(arena_handle(arena) for arena in self._arenas),
             "num_threads": self._num_threads,
             "rate_limiter": self.rate_limiter,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        handles: tuple[ArenaHandle, ArenaHandle] = state["arenas"]
-        control, data = (attach(handle) for handle in handles)
-        self._open(
-            state["plan"], state["description"], state["sampler"], control, data, False, state["num_threads"], None
-        )
-        self.rate_limiter = state["rate_limiter"]
+        self.rate_limiter = state.pop("rate_limiter")
+        self._open(**state, seed=None, is_new=False)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows, {', '.join(self.fields)})"
-
-
-def _settings(limiter: RateLimiter) -> dict[str, float]:
-    return {
-        "samples_per_insert": limiter.samples_per_insert,
-        "min_size": limiter.min_size,
-        "tolerance": limiter.tolerance,
-    }

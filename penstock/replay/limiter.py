@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
@@ -178,9 +179,27 @@ class RateLimiter:
         """
         self.native.set_counters(state["inserts"], state["samples"])
 
+    def saved(self) -> dict[str, float]:
+        """Return settings and counters, as JSON can hold them, for `go_on_from`."""
+        return {**self._settings(), **self.state()}
+
+    def go_on_from(self, saved: Mapping[str, float]) -> None:
+        """Restore the counters that `saved` returned of a limiter with these settings; of another, start again."""
+        if self._settings().items() <= saved.items():
+            self.restore({"inserts": int(saved["inserts"]), "samples": int(saved["samples"])})
+        else:
+            self.reset()
+
     def reset(self) -> None:
         """Start again from 0 inserts and 0 samples, while nobody inserts or samples; the waiting times stay."""
         self.native.set_counters(0, 0)
+
+    def _settings(self) -> dict[str, float]:
+        return {
+            "samples_per_insert": self.samples_per_insert,
+            "min_size": self.min_size,
+            "tolerance": self.tolerance,
+        }
 
     def _figures(self) -> str:
         native = self.native

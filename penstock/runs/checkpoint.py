@@ -116,8 +116,8 @@ def save_checkpoint(
     return Path(path)
 
 
-def load_checkpoint(path: str | os.PathLike[str], device: str = "cpu") -> Checkpoint:
-    """Read a checkpoint, with every tensor on `device`.
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint, with every tensor on the CPU.
 
     Raises
     ------
@@ -134,11 +134,11 @@ def load_checkpoint(path: str | os.PathLike[str], device: str = "cpu") -> Checkp
     meta, files = _read(path)
     if POPULATION in files:
         meta["population"] = json.loads(files[POPULATION])
-    weights = {name: tensor.to(device) for name, tensor in safetensors.torch.load(files[WEIGHTS]).items()}
+    weights = safetensors.torch.load(files[WEIGHTS])
     state = None
     if STATE in files:
         try:
-            state = torch.load(io.BytesIO(files[STATE]), map_location=device, weights_only=True)
+            state = torch.load(io.BytesIO(files[STATE]), map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise CheckpointError(
                 f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
@@ -307,7 +307,7 @@ def from_bytes(data: bytes, device: Any = "cpu") -> dict[str, Any]:
     """What `as_bytes` made bytes of, with every tensor on `device`."""
     import torch
 
-    found: dict[str, Any] = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return found
 
 

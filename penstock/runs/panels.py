@@ -28,6 +28,7 @@ _LEAST_SHARE = 0.005
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 _SPARKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 16
 
 
 def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> RenderableType:
@@ -404,10 +405,10 @@ def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]]) -> Columns:
     return Columns(entries, padding=(0, 2))  # wraps between entries, never inside one
 
 
-def _spark_line(values: Sequence[float], width: int = 16) -> str:
+def _spark_line(values: Sequence[float]) -> str:
     if len(values) < 2:
         return ""
-    points = min(width, len(values))
+    points = min(_SPARK_WIDTH, len(values))
     picked = [values[round(i * (len(values) - 1) / (points - 1))] for i in range(points)]
     low, span = min(picked), (max(picked) - min(picked)) or 1.0
     return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)

@@ -76,7 +76,7 @@ class CheckpointStore:
         """Where the best checkpoint lies, or would lie."""
         return self.directory / BEST
 
-    def latest(self, report: Callable[[str], None] | None = None, device: str = "cpu") -> Checkpoint:
+    def latest(self, report: Callable[[str], None] | None = None) -> Checkpoint:
         """Load the newest intact checkpoint; each damaged one passed over is told to `report`.
 
         Raises
@@ -84,11 +84,11 @@ class CheckpointStore:
         CheckpointError
             There is none, or none intact, or the newest was written by a newer Penstock.
         """
-        return load_checkpoint(self.latest_path(report), device)
+        return load_checkpoint(self.latest_path(report))
 
-    def best(self, device: str = "cpu") -> Checkpoint:
+    def best(self) -> Checkpoint:
         """Load the best checkpoint, or raise `CheckpointError`."""
-        return load_checkpoint(self.best_path, device)
+        return load_checkpoint(self.best_path)
 
     def has_best(self) -> bool:
         """Whether a best checkpoint was saved."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 Scores = Sequence[np.ndarray]
-Statistic = Callable[[Scores], np.ndarray]
 
 RESAMPLES = 50_000
 """Of an interval: as many as the paper's."""

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.bench import cluster
 from penstock.bench.nodes_run import NodesRun
-from penstock.bench.scaling import Machines, parts_of, predict
-from penstock.bench.streaming import StreamCosts, _line, stream_costs
+from penstock.bench.scaling import Machines, StreamCosts, parts_of, predict
+from penstock.bench.streaming import _line, stream_costs
 from penstock.cli import main
 from tests.bench.scaled import CONSTANTS, SETTING
 

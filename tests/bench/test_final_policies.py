@@ -13,6 +13,7 @@ SCRIPT = BENCH / "final_policies.py"
 
 @pytest.fixture
 def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
     return runpy.run_path(str(SCRIPT), run_name="bench")
 
 
@@ -46,7 +47,7 @@ def test_what_the_history_holds_of_these_sources_is_not_run_again(bench, tmp_pat
     monkeypatch.setitem(measure.__globals__, "machine_facts", lambda: facts)
     monkeypatch.setitem(measure.__globals__, "train", lambda training, seed, folder: outcome("penstock", seed))
     monkeypatch.setitem(measure.__globals__, "train_peer", lambda python, training, seed: outcome("sb3", seed))
-    measure(["cartpole-ppo"], 2, Path("python"), history, peer_only=False)
+    measure(["cartpole-ppo"], 2, Path("python"), measure.__globals__["RunsFile"](history), peer_only=False)
     assert ran == [("penstock", 2), ("sb3", 2)]
     last = json.loads(history.read_text().splitlines()[-1])
     assert last["final"] == {"deterministic": {"mean": 3.0, "least": 2.0}, "sampled": {"mean": 1.5, "least": 1.0}}

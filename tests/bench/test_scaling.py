@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.bench.scaling import Constants, Machines, parts_of, predict, versions_sent
@@ -69,6 +69,7 @@ POSITIVE = st.floats(1e-9, 1.0)
     st.sampled_from([field.name for field in dataclasses.fields(Constants)]), st.integers(1, 2_000),
     st.floats(1.0, 10.0), st.booleans(),
 )  # fmt: skip
+@example(dataclasses.replace(CONSTANTS, host=2 * MACHINES.node_cores), "lane", 1, 1.0, True)  # hosts leave no core
 def test_the_least_bound_is_the_prediction_and_no_cost_can_raise_it(constants, dearer, nodes, times, takes_turns):
     setting = dataclasses.replace(SETTING, nodes=nodes, takes_turns=takes_turns)
     found = predict(constants, setting, MACHINES)

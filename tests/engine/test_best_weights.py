@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.envs.making import lane_seed
-from penstock.play.evaluation import EVALUATION_LANES
+from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.processes import FOR_EVER, TINY, wait_until, without

@@ -16,15 +16,9 @@ from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import WALL
 from penstock.envs.making import lane_seed, make_group
-from penstock.play.evaluation import (
-    EVALUATION_LANES,
-    MAX_LANES,
-    SCORING_LANES,
-    Evaluation,
-    Player,
-    evaluate_model,
-    lanes_for,
-)
+from penstock.play.evaluation import Evaluation
+from penstock.play.player import MAX_LANES, EpisodePlayer, lanes_for
+from penstock.play.scoring import EVALUATION_LANES, SCORING_LANES, evaluate_model
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.store import CheckpointStore
 from tests.engine.collecting import FIRST_VERSION, Collecting
@@ -165,7 +159,7 @@ def test_training_evaluation_and_scoring_never_play_the_same_episode():
 def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
     run = a_policy(env=LaneBound)
     group = make_group(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
-    player = Player([run.model], group, deterministic=True, seed=0)
+    player = EpisodePlayer([run.model], group, deterministic=True, seed=0)
     (first,), again = player.play(4), [player.play(4)[0].lengths for _ in range(2)]
     assert {1, 30} == set(first.lengths), "lanes with short episodes had to go on until the others were done"
     assert again[0] == again[1]
@@ -194,7 +188,7 @@ def test_an_episode_that_does_not_end_is_given_up_and_counts_as_far_as_it_came()
 def test_at_the_deadline_all_that_is_under_way_is_given_up_after_a_step_at_least():
     run = a_policy(env=EndsIfEven)
     group = make_group(run.env, 4, seed=0, first_lane=EVALUATION_LANES)
-    (evaluation,) = Player([run.model], group, deterministic=True, seed=0).play(4, deadline=0.0)
+    (evaluation,) = EpisodePlayer([run.model], group, deterministic=True, seed=0).play(4, deadline=0.0)
     assert (evaluation.lengths, evaluation.unfinished) == ((1, 1, 1, 1), 4)
     group.close()
 

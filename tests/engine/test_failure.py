@@ -29,7 +29,7 @@ from penstock.engine.watching import hangs
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.making import lane_seed
 from penstock.ipc import SlotState
-from penstock.play.evaluation import EVALUATION_LANES
+from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting

@@ -21,8 +21,8 @@ from penstock.engine.roles import rollout_worker
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import EnvironmentFailure
 from penstock.play import explanation
-from penstock.play.evaluation import evaluate_run
 from penstock.play.policy import load_policy
+from penstock.play.scoring import evaluate_run
 from tests.comparing import identical
 from tests.engine.collecting import Collecting, Recording
 from tests.engine.processes import FOR_EVER

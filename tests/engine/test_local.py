@@ -14,7 +14,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
 from penstock.engine.evaluations import rest
-from penstock.engine.messages import Scored, SetWeights
+from penstock.engine.messages import Scored
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -55,13 +55,9 @@ def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_
 def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch):
     # Without the fence the test above fails: what is collected before the weights are set is learned from after it.
     from penstock.engine.endings import TrainingFailed
-    from penstock.engine.supervisor import Supervisor
+    from penstock.engine.transfers import Transfers
 
-    def set_weights_without_fence(self, policy, weights):
-        self.backend.send("learner", SetWeights(weights, None))
-        self._turn_until(lambda: self._weights_set, 10.0)
-
-    monkeypatch.setattr(Supervisor, "set_weights", set_weights_without_fence)
+    monkeypatch.setattr(Transfers, "_settle", lambda self, policy, settings: None)
     with Trainer(Stubborn, **TINY, **STAY, run_dir=None) as trainer:
         trainer.train(500, quiet=True)
         trainer.set_parameters(always(1, trainer.get_parameters()))

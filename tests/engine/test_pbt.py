@@ -9,7 +9,8 @@ import torch
 import penstock
 from penstock.algorithms.ppo import PPO, PPOConfig
 from penstock.config import ConfigError
-from penstock.engine.exploits import Copies, Exploits
+from penstock.engine.exploits import Exploits
+from penstock.engine.transfers import Transfers
 from penstock.experience.arena import Control
 from penstock.population.lineage import Lineage
 from tests.comparing import identical
@@ -161,8 +162,8 @@ def test_one_seed_gives_one_lineage_and_one_set_of_weights(tmp_path):
 
 
 STAGES = {
-    "before": (Copies, "copy", "before"),
-    "with the new weights, before the settings": (Copies, "_settle", "before"),
+    "before": (Transfers, "copy", "before"),
+    "with the new weights, before the settings": (Transfers, "_settle", "before"),
     "before the lineage": (Lineage, "write", "before"),
     "after the lineage": (Lineage, "write", "after"),
     "after the next checkpoint": (Exploits, "state", "after"),

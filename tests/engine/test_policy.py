@@ -166,7 +166,7 @@ def test_a_run_directory_gives_its_best_policy(tmp_path):
 
 
 def test_evaluating_a_saved_policy_is_evaluating_the_trainer(tmp_path):
-    from penstock.play.evaluation import evaluate_run
+    from penstock.play.scoring import evaluate_run
 
     with penstock.PPO(env="CartPole-v1", **{**SETTINGS, "memory": "gru"}) as trainer:
         trainer.train(64, quiet=True)
@@ -250,7 +250,7 @@ def test_a_batch_of_observations_takes_a_batch_of_masks():
 
 
 def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):
-    from penstock.play.evaluation import evaluate_run
+    from penstock.play.scoring import evaluate_run
 
     with penstock.PPO(env=Strict, **{**SETTINGS, "eval_interval": 32, "eval_episodes": 2}) as trainer:
         trainer.train(64, quiet=True)

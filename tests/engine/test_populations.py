@@ -5,7 +5,7 @@ import pytest
 
 import penstock
 from penstock.config import ConfigError
-from penstock.play.evaluation import evaluate_together
+from penstock.play.scoring import evaluate_together
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.envs.told_lane import ToldItsLane

@@ -315,16 +315,32 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             sign.touch()
 
     with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
-        save = trainer._supervisor.saves.save_run
+        save, turns = trainer._supervisor.saves.save_run, trainer._supervisor._turns
         # The failure is there before the checkpoint is asked for.
         trainer._supervisor.saves.save_run = lambda *meta: (
-            trainer._supervisor._turn_until(lambda: trainer._supervisor._failure is not None, PATIENCE),
+            turns.until(lambda: turns.failure is not None, PATIENCE),
             save(*meta),
         )
         with pytest.raises(TrainingInterrupted):
             trainer.train(FOR_EVER, quiet=True, on_update=press)
-        assert trainer._supervisor._failure is not None
+        assert turns.failure is not None
     assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
+
+
+def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
+    sign = tmp_path / "sign"
+    sign.touch()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with Trainer(
+        PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(tmp_path / "run")
+    ) as trainer:
+        trainer._supervisor.saves.save_run = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(FOR_EVER, quiet=True)
+        assert trainer._supervisor.is_closed
 
 
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():

@@ -98,6 +98,6 @@ def test_it_trains_and_says_nothing_of_its_bounds(recwarn: pytest.WarningsRecord
         algo.save(tmp_path / "policy")
     assert not [warning for warning in recwarn if "precision" in str(warning.message)]
     with pytest.raises(ConfigError, match="vector environments, which cannot be filmed"):
-        from penstock.play.evaluation import evaluate_run
+        from penstock.play.scoring import evaluate_run
 
         evaluate_run(tmp_path / "policy", episodes=1, video=str(tmp_path / "film.mp4"))

@@ -5,9 +5,9 @@ import pytest
 from gymnasium import spaces
 
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
 from penstock.envs.making import make_env, probe
-from penstock.envs.seats import Games
 from penstock.envs.spec import EnvSpec
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, Masked, Part

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
-from penstock.envs.seats import Games
 from tests.envs.playing import KINDS, AtOnce, InTurn, Masked, Part, parts, steps_at_once, steps_in_turn
 from tests.experience.writing import Writing, written_steps
 

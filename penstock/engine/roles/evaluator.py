@@ -17,7 +17,8 @@ from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 from penstock.nn import PolicyNetwork
 from penstock.play.against import player_of
-from penstock.play.evaluation import EVALUATION_LANES, Evaluation
+from penstock.play.evaluation import Evaluation
+from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.checkpoint import CheckpointError
 
 

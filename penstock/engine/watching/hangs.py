@@ -12,7 +12,7 @@ from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.roles.specs import EvaluatorRole, RoleSpec, RolloutRole
 from penstock.engine.watching.clock import ACTIVITY, SINCE
 from penstock.experience.arena import ExperienceArena
-from penstock.play.evaluation import lanes_for
+from penstock.play.player import lanes_for
 
 HANG_SECONDS = 30.0
 

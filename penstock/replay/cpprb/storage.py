@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock._native import ReplayCore, ReplayWriter
+from penstock._native import ReplayWriter
 from penstock.replay import Field, NStep, ReplayBuffer
 from penstock.replay.buffer import Batch
 from penstock.replay.conversion import convert
@@ -103,5 +103,5 @@ class Storage(ReplayBuffer):
             inner=4,
         )
         plan = replace(self._plan, fields=(*self._plan.fields, discount), n_step=0, terminated="")
-        core = ReplayCore(*self._arenas, plan, False, 1, 0)
+        core = replace(self._memory, plan=plan).open(num_threads=1, seed=0)
         ReplayWriter(core, 1, secrets.randbits(64), convert).add(rows)

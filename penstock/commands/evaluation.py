@@ -1,0 +1,97 @@
+"""``penstock eval``: episodes with a trained policy, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.commands.exits import DONE, CommandError, explained, warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.flags import EvalFlags
+    from penstock.play.evaluation import Evaluation
+
+
+def evaluate(args: list[str]) -> int:
+    """Play episodes with a trained policy and score it."""
+    from penstock.flags import EvalFlags, parse_flags
+
+    flags = parse_flags(EvalFlags, args, prog="penstock eval")
+    if flags.episodes < 1:
+        raise CommandError(f"--episodes {flags.episodes} is not legal: play 1 or more")
+    if flags.max_steps is not None and flags.max_steps < 1:
+        raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
+    from penstock.runs.checkpoint import verify_checkpoint
+    from penstock.runs.run_directory import policies_of, resolve_checkpoint
+
+    with explained():
+        paths = {
+            name: resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
+            for name in policies_of(flags.run) or [""]
+        }
+        metas = {name: verify_checkpoint(path) for name, path in paths.items()}
+        first = next(iter(paths))
+        video = _video(flags, paths, metas[first]["steps"])
+        results = _play(flags, paths, video)
+        if flags.explain is not None:
+            from penstock.play.explanation import explain_run
+
+            explain_run(paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed)
+    for name, result in results.items():
+        which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
+        print(_score(result, f"{name}: " if name else "", metas[name], which, flags.episodes))
+    if video is not None:
+        print(f"video: {video}")
+    if flags.explain is not None:
+        print(f"explanation: {flags.explain}")
+    return DONE
+
+
+def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:
+    """The file that is filmed to: "auto" is one in the run, by the steps of the weights."""
+    if flags.video != "auto":
+        return flags.video
+    from penstock.runs.run_directory import RunDirectory
+
+    run = flags.run if len(paths) > 1 else next(iter(paths.values())).parent.parent
+    return str(RunDirectory.open(run).film_path(steps))
+
+
+def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
+    """What came of the episodes of each policy, by its name."""
+    from penstock.play.scoring import evaluate_run, evaluate_together
+
+    how: dict[str, Any] = {
+        "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,
+        "max_steps": flags.max_steps,
+    }  # fmt: skip
+    if len(paths) > 1:
+        return evaluate_together(paths, **how)
+    return {name: evaluate_run(path, **how) for name, path in paths.items()}
+
+
+def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
+    """What came of an evaluation, in lines."""
+    from penstock.runs.panels import number, spread
+
+    ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
+    lines = [
+        f"{name}mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
+        f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
+    ]
+    if result.success_rate is not None:
+        lines.append(f"success rate {result.success_rate:.3f}")
+    lines += [
+        f"against {match.opponent} as {match.seat}: {match.wins} won, {match.draws} drawn, {match.losses} lost, "
+        f"mean return {number(match.mean_return)}"
+        for match in result.matches
+    ]
+    if result.unfinished:
+        was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
+        lines.append(
+            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
+            f"returned by then counts, and {its} played no more of the {asked} episodes. --max-steps sets the bound"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""How commands end: the exit codes, and the errors that are told in a message alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from penstock.config import ConfigError, closest
+
+DONE, FAILED, WRONG_USAGE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
+
+EXIT_CODES = (
+    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, "
+    "or a mark of a bench missed, 130 interrupted"
+)
+
+
+class CommandError(Exception):
+    """Ends a command with a message and an exit code."""
+
+    def __init__(self, message: str, code: int = WRONG_USAGE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Let an error whose message tells all end the command; any other is a failure and shows where it came from.
+
+    Raises
+    ------
+    CommandError
+        Instead of such an error.
+    """
+    try:
+        yield
+    except Exception as error:
+        code = _code_of(error)
+        if code is None:
+            raise
+        raise CommandError(str(error), code) from error
+
+
+def unknown(what: str, name: str, legal: Iterable[str]) -> CommandError:
+    """The error of a name that nothing has, such as "command", with the nearest and all that are legal."""
+    names = list(legal)
+    return CommandError(f"unknown {what} {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
+
+
+def warn(message: str) -> None:
+    """Tell the user of what ends nothing."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _code_of(error: Exception) -> int | None:
+    """The exit code of an error whose message tells all; None of any other."""
+    from penstock.bench import BenchError, BenchUsageError
+    from penstock.dashboard import DashboardError
+    from penstock.engine.endings import TrainingFailed
+    from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
+    from penstock.runs.checkpoint import CheckpointError
+    from penstock.runs.run_directory import RunDirectoryError
+    from penstock.studies import StudyError
+
+    usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)
+    if isinstance(error, (*usage, UnknownEnvironmentError, UnsupportedSpaceError)):  # mended by asking differently
+        return WRONG_USAGE
+    return FAILED if isinstance(error, BenchError | EnvironmentFailure | TrainingFailed) else None

@@ -1,0 +1,132 @@
+"""``penstock train`` and ``penstock resume``: a training, and what is said at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.commands.exits import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    NOT_REACHED,
+    WRONG_USAGE,
+    CommandError,
+    explained,
+    unknown,
+    warn,
+)
+from penstock.commands.usage import HELP, RESUME_USAGE, train_usage
+
+if TYPE_CHECKING:
+    from penstock.engine.endings import TrainResult
+    from penstock.engine.trainer import Trainer
+
+
+def train(args: list[str]) -> int:
+    """Train an algorithm on an environment."""
+    from penstock.algorithms import ALGORITHMS, load_algorithm
+
+    if not args or args[0] in HELP:
+        print(train_usage(ALGORITHMS))
+        return DONE if args else WRONG_USAGE
+    name, *flags = args
+    if name.startswith("-"):
+        raise CommandError(f"the algorithm comes first: penstock train {next(iter(ALGORITHMS))} {' '.join(args)}")
+    if name.lower() not in ALGORITHMS and ":" not in name:
+        raise unknown("algorithm", name, ALGORITHMS)
+    _prepare(flags)
+    from penstock.flags import parse_config
+
+    with explained():
+        algorithm = load_algorithm(name)
+        config = parse_config(algorithm.Config, flags, prog=f"penstock train {name}")
+    from penstock.engine.trainer import Trainer
+
+    return _run(lambda: Trainer(algorithm, config))
+
+
+def resume(args: list[str]) -> int:
+    """Go on with a run from its last checkpoint."""
+    if not args or args[0] in HELP:
+        print(RESUME_USAGE)
+        return DONE if args else WRONG_USAGE
+    path, *flags = args
+    if path.startswith("-"):
+        raise CommandError(f"the run comes first: penstock resume RUN {' '.join(args)}")
+    from penstock.runs.run_directory import RunDirectory
+
+    with explained():
+        run = RunDirectory.open(path)
+    _prepare(flags)
+    from penstock.algorithms import load_algorithm
+    from penstock.flags import parse_changes
+
+    with explained():
+        changes = parse_changes(load_algorithm(run.algorithm).Config, run.config, flags, f"penstock resume {path}")
+    from penstock.engine.trainer import Trainer
+
+    return _run(lambda: Trainer.resume(path, report=warn, **changes))
+
+
+def _prepare(flags: list[str]) -> None:
+    """Let a process import torch while this one reads the flags, unless they ask for help alone."""
+    if not set(flags) & set(HELP):
+        from penstock.engine.backends.launcher import prepare
+
+        prepare()
+
+
+def _run(make: Callable[[], Trainer]) -> int:
+    """Train until the run ends, then say what was reached and how to go on."""
+    from penstock.engine.endings import TrainingFailed, TrainingInterrupted
+
+    with explained():
+        trainer = make()
+    with trainer:
+        try:
+            result = trainer.train()
+        except TrainingInterrupted as interruption:
+            result = interruption.result
+        except TrainingFailed as error:
+            raise CommandError(str(error), FAILED) from error
+    print(_summary(result))
+    if result.stopped == "interrupted":
+        return INTERRUPTED
+    return NOT_REACHED if result.target_return is not None and not result.reached_target else DONE
+
+
+def _summary(result: TrainResult) -> str:
+    """How a training ended, in lines: what was reached, and how to go on."""
+    from penstock.runs.panels import beside, clock, number
+    from penstock.runs.run_directory import RunDirectory
+
+    spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
+    if result.eval_return is not None:
+        target = result.target_return
+        score = f"mean return {number(result.eval_return) if target is None else beside(result.eval_return, target)}"
+        if result.eval_unfinished:
+            score += f" (partial: {result.eval_unfinished} episodes did not end)"
+    else:
+        in_training = result.mean_return
+        score = "no evaluation" if in_training is None else f"mean return {number(in_training)} in training"
+    if result.stopped == "interrupted":
+        lines = [f"interrupted {spent}"]
+    elif result.target_return is None:
+        lines = [f"done {spent}, {score}"]
+    elif result.reached_target:
+        lines = [f"reached {score} >= {result.target_return:g} {spent}"]
+    else:
+        lines = [f"not reached {result.target_return:g}: {score} {spent}"]
+    if result.run_dir is not None:
+        run = RunDirectory.open(result.run_dir)
+        checkpoints = run.checkpoints
+        if checkpoints.has_best():
+            lines.append(f"best checkpoint: {checkpoints.best_path}")
+        if checkpoints.has_best() or checkpoints.steps():
+            lines.append(f"evaluate: penstock eval {result.run_dir}")
+        if (saved := checkpoints.latest_steps()) is not None:
+            if saved < result.steps:
+                lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
+            lines.append(f"resume:   {run.resume_command(result.stopped)}")
+    return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""Opening a training: a new one from its settings, or one that goes on from its run directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from penstock.algorithms import algorithm_id, load_algorithm
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.config import Config, change_config, with_schedules
+from penstock.engine.backends import launcher
+from penstock.engine.exploits import open_population
+from penstock.engine.nodes.backend import leave_cluster, on_cluster
+from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
+from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
+from penstock.engine.supervisor import Supervisor
+from penstock.envs.spec import EnvSpec
+from penstock.population.space import tables_of
+from penstock.runs.checkpoint import Checkpoint
+from penstock.runs.run_directory import RunDirectory
+
+
+class Training(NamedTuple):
+    """A training that is ready to run.
+
+    Attributes
+    ----------
+    config
+        Its settings.
+    env
+        Its environment.
+    policies
+        Its policies, whose arenas hold the weights to start from.
+    run_directory
+        Where it is written; None: nowhere.
+    supervisor
+        Runs it.
+    """
+
+    config: Config
+    env: EnvSpec
+    policies: list[Policy]
+    run_directory: RunDirectory | None
+    supervisor: Supervisor
+
+
+def open_training(
+    algorithm: type[Algorithm],
+    config: Config,
+    run: RunDirectory | None = None,
+    checkpoints: Sequence[Checkpoint] = (),
+    changes: Collection[str] = (),
+) -> Training:
+    """Make all that a training needs, but for its roles.
+
+    Parameters
+    ----------
+    algorithm, config
+        What learns, and how.
+    run, checkpoints
+        The run that goes on, and the checkpoint of each of its policies; None and empty: a new one.
+    changes
+        Settings that a run that goes on is given now.
+
+    Raises
+    ------
+    ConfigError, UnknownEnvironmentError, UnsupportedSpaceError, CheckpointError, RunDirectoryError, MemoryError
+        What is wrong is in the message. Nothing is left behind.
+    """
+    try:
+        return _opened(algorithm, config, run, checkpoints, changes)
+    except BaseException:
+        launcher.discard()
+        if config.backend == "ray":
+            leave_cluster()
+        raise
+
+
+def reopen_training(
+    run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None
+) -> Training:
+    """Go on with a run, with some settings changed; parameters and errors are those of `Trainer.resume`."""
+    run = RunDirectory.open(run_dir)
+    checkpoints = checkpoints_to_go_on_from(run, report)
+    algorithm = load_algorithm(run.algorithm)
+    before = {**run.config, "run_dir": os.fspath(run_dir)}
+    more = changes.get("max_seconds")
+    if isinstance(more, int | float) and more > 0:
+        changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
+    config = change_config(algorithm.Config, before, changes)
+    training = open_training(algorithm, config, run, checkpoints, changes)
+    _note_changes(run, training.supervisor.progress.steps, before, training.config.to_json(), changes)
+    return training
+
+
+def _opened(
+    algorithm: type[Algorithm],
+    config: Config,
+    run: RunDirectory | None,
+    checkpoints: Sequence[Checkpoint],
+    changes: Collection[str],
+) -> Training:
+    began = time.monotonic()
+    require_device(config.device)
+    require_learners(algorithm, config)
+    if config.backend == "serial":
+        launcher.discard()
+    else:
+        launcher.prepare()
+    if config.backend == "ray":
+        config = on_cluster(algorithm, config)
+    if config.pbt_space is not None:
+        config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
+    found = look_at(with_schedules(config))
+    config, env = found.config, found.env
+    algorithms = {
+        policy.name: algorithm(policy.config, seen.observation, seen.action)
+        for policy, seen in zip(found.policies, found.seen, strict=True)
+    }
+    policies, notes = open_policies(algorithms, checkpoints, run, changes)
+    if run is None and config.run_dir is not None:
+        run = RunDirectory.create(
+            config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
+            policies=[name for name in algorithms if name],
+        )  # fmt: skip
+    if run is not None:
+        for policy in policies:
+            policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+    population = open_population(config, policies, checkpoints, changes)
+    lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
+    precision = note_of_precision(policies[0].algorithm)
+    supervisor = Supervisor(
+        config, policies, env, found.seen[0].frame_skip, run,
+        [*([] if precision is None else [precision]), *notes], population, lines,
+    )  # fmt: skip
+    supervisor.progress.seconds += time.monotonic() - began
+    return Training(config, env, policies, run, supervisor)
+
+
+def _note_changes(
+    run: RunDirectory, steps: int, before: Mapping[str, Any], now: Mapping[str, Any], changes: Collection[str]
+) -> None:
+    """Write down with what settings a run goes on that it did not have before."""
+    changed = {name: now[name] for name in changes if now[name] != before.get(name)}
+    each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
+    run.log(f"resumed at step {steps:,}{f' with {each}' if each else ''}")
+    run.go_on(steps, changed)

@@ -1,0 +1,166 @@
+"""Games that step together: every seat, the place of one agent in one of them, is a lane of its agent's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.games import Game, GameError, Turn
+from penstock.envs.group import Group
+from penstock.envs.seats import SeatLanes, TeamReward
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.translation import environment_specs
+
+
+class Games(Group):
+    """Games that step together, and the seats of each team, which are the lanes of one policy.
+
+    A game that is over is reset at once.
+
+    Parameters
+    ----------
+    games
+        Games of the same agents.
+    seeds
+        Of their first resets.
+    name
+        Name of the environment, for messages.
+    teams
+        Names of each team's agents; empty: all are one team.
+    team_reward
+        "own": each agent's reward is its own; "mean", "sum": that of all agents of its team.
+    first_lane
+        Number of the first game's first seat among all seats of the run, for messages.
+    mask_is_in_info
+        Every info holds a mask of legal actions.
+
+    Attributes
+    ----------
+    agents
+        Names of all agents, in the order of their seats.
+
+    Raises
+    ------
+    UnsupportedSpaceError
+        A team's spaces have no column layout, or differ.
+    """
+
+    def __init__(
+        self,
+        games: Sequence[Game],
+        seeds: Sequence[int],
+        *,
+        name: str,
+        teams: Sequence[Sequence[str]] = (),
+        team_reward: TeamReward = "own",
+        first_lane: int = 0,
+        mask_is_in_info: bool = False,
+    ) -> None:
+        self._games = list(games)
+        self._seeds: list[int | None] = list(seeds)
+        self.name = name
+        self._first_lane = first_lane
+        self.agents = games[0].agents
+        self._steps = 0
+        self._teams: list[SeatLanes] = []
+        for kind, seated in self._seated(teams or [self.agents]):
+            agents = [self.agents[seat] for seat in max(seated, key=len)]
+            specs = _specs_of(games[0], agents, mask_is_in_info)
+            is_simultaneous = games[0].is_simultaneous
+            self._teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
+        super().__init__(self._teams)
+
+    def reset(self) -> None:
+        for team in self._teams:
+            team.restart()
+        for number in range(len(self._games)):
+            self._reset_game(number)
+        for team in self._teams:
+            team.begin()
+
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        for team, chosen in zip(self._teams, actions, strict=True):
+            team.choose(chosen)
+        self._steps += 1
+        self._teams[0].count_env_steps(len(self._games))
+        for number, game in enumerate(self._games):
+            given: dict[int, Any] = {}
+            for team in self._teams:
+                given |= team.actions_of(number, game.is_simultaneous)
+            turn = self._call("step", number, partial(game.step, given))
+            self._take(number, turn)
+            if turn.is_over:
+                self._reset_game(number)
+        for team in self._teams:
+            team.settle()
+
+    def close(self) -> None:
+        games, self._games = self._games, []
+        failure = None
+        for number, game in enumerate(games):
+            try:
+                game.close()
+            except Exception as error:
+                failure = failure or self.failure("close", number, 0, error)
+        if failure is not None:
+            raise failure
+
+    def failure(
+        self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
+    ) -> EnvironmentFailure:
+        """What a game did that it must not: its number, the seat, and if wanted the name of the agent."""
+        if named and seat is not None:
+            problem = f"{problem} (agent {self.agents[seat]!r})"
+        place = number * len(self.agents) + (seat or 0)
+        return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
+
+    def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
+        """For each team what its lanes are, and which seats it takes in each game."""
+        seats = {agent: seat for seat, agent in enumerate(self.agents)}
+        return [(SeatLanes, [[seats[agent] for agent in team]] * len(self._games)) for team in teams]
+
+    def _seat(self, number: int) -> None:
+        """Let teams take their seats in a game that is about to begin: they keep them."""
+
+    def _take(self, number: int, turn: Turn) -> None:
+        for team in self._teams:
+            team.take(number, turn)
+
+    def _reset_game(self, number: int) -> None:
+        for team in self._teams:
+            team.end_game(number)
+        self._seat(number)
+        seed, self._seeds[number] = self._seeds[number], None
+        turn = self._call("reset", number, partial(self._games[number].reset, seed))
+        if not turn.asked:
+            raise self.failure("reset", number, None, "expected an agent that is to act after reset(), found none")
+        self._take(number, turn)
+
+    def _call(self, phase: str, number: int, call: Callable[[], Turn]) -> Turn:
+        """Let a game take its turn."""
+        try:
+            return call()
+        except EnvironmentFailure:
+            raise
+        except GameError as error:
+            raise self.failure(phase, number, error.seat, error.problem, named=True) from error
+        except (Exception, SystemExit) as error:
+            raise self.failure(phase, number, None, error) from error
+
+
+def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[ObservationSpec, ActionSpec]:
+    """What each agent of a team shows and takes; they are all alike."""
+    spaces = [game.spaces(game.agents.index(agent)) for agent in team]
+    found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
+    for number, specs in enumerate(found):
+        if specs != found[0]:
+            (seen, done), (others, does) = spaces[0], spaces[number]
+            raise UnsupportedSpaceError(
+                f"agents of one policy need the same spaces: {team[0]!r} sees {seen} and does {done}, "
+                f"{team[number]!r} sees {others} and does {does}; give them policies of their own"
+            )
+    return found[0]

@@ -1,0 +1,203 @@
+"""Playing episodes to score policies: every lane plays the same quota of them, so that short ones are not favoured."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from penstock.envs.episodes import EpisodeRecord
+from penstock.envs.group import Group
+from penstock.envs.lanes import Lanes
+from penstock.nn import PolicyNetwork
+from penstock.play.evaluation import Evaluation
+from penstock.play.noise import NoiseStreams
+from penstock.play.opponents import Opponent
+
+MAX_LANES = 25
+
+
+def lanes_for(episodes: int) -> int:
+    """Number of lanes that play `episodes` in equal quotas: the largest divisor that is at most MAX_LANES."""
+    return max(n for n in range(1, min(episodes, MAX_LANES) + 1) if episodes % n == 0)
+
+
+class Player(ABC):
+    """Policies playing environments of their own, outside of any arena.
+
+    Parameters
+    ----------
+    group
+        What is played.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    @torch.inference_mode()
+    def play(
+        self,
+        episodes: int,
+        *,
+        max_steps: float = math.inf,
+        deadline: float = math.inf,
+        on_step: Callable[[], object] = lambda: None,
+    ) -> tuple[Evaluation, ...]:
+        """Play from fresh resets, an equal number of episodes in every lane; return what came of it for each policy.
+
+        Parameters
+        ----------
+        episodes
+            How many environments' episodes in all, a multiple of their number; where an environment has several
+            agents, each of them has so many. Against opponents, so many games against each, from each seat.
+        max_steps
+            Steps after which an episode is given up; its lane plays no other. The whole game of an agent is given up.
+        deadline
+            When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
+        on_step
+            Called after every step of the lanes.
+        """
+        return self._evaluations(Bout(self.group, episodes, max_steps, deadline, on_step))
+
+    @abstractmethod
+    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+        """Play bouts; say what came of them for each policy."""
+
+
+class EpisodePlayer(Player):
+    """Policies that play among themselves, each for its own returns.
+
+    Parameters
+    ----------
+    models
+        The network of each policy.
+    group
+        What they play, with the lanes of each.
+    deterministic
+        Take the mode of the distribution, not a sample.
+    seed
+        Seeds the samples.
+    """
+
+    def __init__(
+        self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int
+    ) -> None:
+        super().__init__(group)
+        self._parts = [
+            Part(model, lanes, deterministic=deterministic, seed=seed + policy)
+            for policy, (model, lanes) in enumerate(zip(models, group.lanes, strict=True))
+        ]
+
+    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+        bout.play(self._parts)
+        return tuple(part.evaluation() for part in self._parts)
+
+
+@dataclass(frozen=True)
+class Bout:
+    """Episodes that are played from fresh resets on: parameters of `Player.play`, and what is played."""
+
+    group: Group
+    episodes: int
+    max_steps: float
+    deadline: float
+    on_step: Callable[[], object]
+
+    def play(self, parts: Sequence[Part], opponents: Sequence[Opponent] = ()) -> None:
+        """Play until no part has episodes to play any more; opponents have the lanes behind those of the parts."""
+        actors = [*parts, *opponents]
+        self.group.reset()
+        for actor in actors:
+            actor.begin(self.episodes)
+        while any([part.plays_on for part in parts]):
+            self.group.step([actor.act() for actor in actors])
+            self.on_step()
+            is_late = time.monotonic() >= self.deadline
+            for part in parts:
+                part.hear(self.max_steps, is_late=is_late)
+
+
+class Part:
+    """One policy's part in what is played.
+
+    Attributes
+    ----------
+    played
+        Episodes that each lane has played of its quota.
+    given_up
+        Those that were given up.
+    """
+
+    def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
+        self._model = model
+        self._lanes = lanes
+        self._deterministic = deterministic
+        self._device = next(model.parameters()).device
+        self._rows = np.arange(lanes.num_lanes, dtype=np.int64)
+        self._obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+        self._noise = NoiseStreams(
+            lanes.action.noise, lanes.action.noise_size,
+            range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
+        )  # fmt: skip
+
+    def begin(self, episodes: int) -> None:
+        """Begin with lanes that were reset."""
+        lanes = self._lanes
+        self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
+        self.played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
+        self.given_up: list[EpisodeRecord] = []
+        self._plays_on = np.full(lanes.num_lanes, True)
+        self._memory = self._model.initial_state(lanes.num_lanes)
+        lanes.take_episodes()
+
+    @property
+    def plays_on(self) -> bool:
+        """Whether a lane has episodes to play."""
+        return bool(self._plays_on.any())
+
+    def act(self) -> np.ndarray:
+        """Choose actions; memory of lanes that wait for their turn stays as it is."""
+        lanes = self._lanes
+        lanes.write_observations(self._obs, self._rows)
+        obs, first = self._tensor(self._obs), self._tensor(lanes.first)
+        choice, memory = self._model.act(obs, first, self._memory)
+        if not lanes.asked.all():
+            memory = torch.where(self._tensor(lanes.asked)[:, None], memory, self._memory)
+        self._memory = memory
+        action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
+        return action.cpu().numpy()
+
+    def hear(self, max_steps: float, *, is_late: bool) -> None:
+        """Note what ended, and give up what goes on for too long."""
+        lanes = self._lanes
+        for episode in lanes.take_episodes():
+            lane = episode.lane
+            if self._plays_on[lane]:
+                self.played[lane].append(episode)
+                self._plays_on[lane] = len(self.played[lane]) < self._quota
+        too_long = self._plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
+        too_long |= self._plays_on & self._in_games_of(too_long)
+        self.given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
+        self._plays_on &= ~too_long & (not is_late)
+
+    def evaluation(self) -> Evaluation:
+        """What came of it; a game in which an agent had no part is none of its episodes."""
+        whole = [episode for lane in self.played for episode in lane]
+        whole = [episode for episode in whole if episode.length] or whole
+        given_up = [episode for episode in self.given_up if episode.length]
+        counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
+        _, returns, lengths, successes = zip(*counted, strict=True)
+        return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+
+    def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
+        """Whether a lane's game is that of one of these lanes, bool ``[N]``."""
+        seats = max(1, len(self._lanes.agents))
+        return lanes.reshape(-1, seats).any(axis=1).repeat(seats)
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)

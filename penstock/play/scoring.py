@@ -1,0 +1,158 @@
+"""Scoring policies: networks, runs and checkpoints play environments that are made for the purpose."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from penstock.config import policy_configs, require
+from penstock.envs.factories import OUTSIDE
+from penstock.envs.making import agents_of
+from penstock.envs.spec import EnvSpec
+from penstock.nn import PolicyNetwork
+from penstock.play.against import player_of
+from penstock.play.evaluation import Evaluation
+from penstock.play.film import film
+from penstock.play.policy import environment_of, load_policy
+
+Opponents = Sequence[str | Callable[..., Any]]
+"""Fixed opponents, as ``eval_against`` has them."""
+
+# Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
+# the event: no seed is trained on and evaluated, and no score comes of the episodes that chose the best weights.
+EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
+
+
+def evaluate_model(
+    model: PolicyNetwork,
+    env: EnvSpec,
+    *,
+    episodes: int,
+    deterministic: bool = True,
+    seed: int = 0,
+    max_steps: float = math.inf,
+    opponents: Opponents = (),
+) -> Evaluation:
+    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose.
+
+    With `opponents`, so many games against each of them, from each seat (see `penstock.play.against.MatchPlayer`).
+    """
+    (evaluation,) = evaluate_models(
+        [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps,
+        opponents=opponents,
+    )  # fmt: skip
+    return evaluation
+
+
+def evaluate_models(
+    models: Sequence[PolicyNetwork],
+    env: EnvSpec,
+    *,
+    episodes: int,
+    deterministic: bool = True,
+    seed: int = 0,
+    max_steps: float = math.inf,
+    opponents: Opponents = (),
+    best: Callable[[], PolicyNetwork | None] = lambda: None,
+) -> tuple[Evaluation, ...]:
+    """Do what `evaluate_model` does for the policies of an environment of several agents, which play together.
+
+    `best` returns the network that the opponent "best" is played by, which is left out where there is none.
+    """
+    require(episodes > 0, "episodes", episodes, "more than 0")
+    require(max_steps > 0, "max_steps", max_steps, "more than 0")
+    player = player_of(
+        models, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best,
+        first_lane=SCORING_LANES, worker_index=OUTSIDE,
+    )  # fmt: skip
+    try:
+        return player.play(episodes, max_steps=max_steps)
+    finally:
+        player.group.close()
+
+
+def evaluate_together(
+    paths: Mapping[str, str | os.PathLike[str]],
+    *,
+    episodes: int = 100,
+    deterministic: bool = True,
+    video: str | None = None,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    **settings: Any,
+) -> dict[str, Evaluation]:
+    """Score the policies of a run of several, which play together.
+
+    Parameters
+    ----------
+    paths
+        The checkpoint of each policy, by its name, in the order of the run.
+    episodes, deterministic, video, seed, max_steps, **settings
+        As for `evaluate_run`.
+    """
+    policies = {name: load_policy(path, **settings) for name, path in paths.items()}
+    first = next(iter(policies.values()))
+    config, env = first.algorithm.config, environment_of(first)
+    agents = agents_of(env)
+    teams = tuple(each.agents for each in policy_configs(config, agents)) if agents else ()
+    env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluations = evaluate_models(
+        [policy.model for policy in policies.values()], env, episodes=episodes,
+        deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
+    )  # fmt: skip
+    if video is not None:
+        played_by = {
+            agent: policy for team, policy in zip(teams, policies.values(), strict=False) for agent in team
+        }
+        film(first, env.of_one, video, deterministic=deterministic, seed=seed, teammates=played_by)
+    return {
+        name: dataclasses.replace(evaluation, steps=policy.meta["steps"])
+        for (name, policy), evaluation in zip(policies.items(), evaluations, strict=True)
+    }
+
+
+def evaluate_run(
+    path: str | os.PathLike[str],
+    *,
+    episodes: int = 100,
+    deterministic: bool = True,
+    video: str | None = None,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Score the policy of a run or checkpoint on its environment.
+
+    Parameters
+    ----------
+    path
+        What `load_policy` takes.
+    episodes
+        How many to play, the same quota in every lane; of games, how many of every agent.
+    deterministic
+        Take the most probable actions, not samples.
+    video
+        File to write a film of one more episode to (needs the extra "video").
+    seed
+        Seeds the environments; None: anew every time.
+    max_steps
+        Steps after which an episode is given up (see `Evaluation.unfinished`); None: the run's ``eval_max_steps``.
+    **settings
+        Settings that could not be written to the checkpoint by value, such as ``env=MyEnv``.
+    """
+    policy = load_policy(path, **settings)
+    config = policy.algorithm.config
+    env = environment_of(policy)
+    seed = secrets.randbits(31) if seed is None else seed
+    evaluation = evaluate_model(
+        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
+        max_steps=config.eval_max_steps if max_steps is None else max_steps, opponents=config.eval_against,
+    )  # fmt: skip
+    if video is not None:
+        film(policy, env, video, deterministic=deterministic, seed=seed)
+    return dataclasses.replace(evaluation, steps=policy.meta["steps"])
