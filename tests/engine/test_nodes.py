@@ -15,8 +15,8 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.nodes.backend import on_cluster
 from penstock.engine.nodes.host import about_here
+from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from tests.engine.processes import Watched
 

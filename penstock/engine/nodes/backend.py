@@ -7,17 +7,10 @@ alone would.
 
 from __future__ import annotations
 
-import copy
-import math
 import secrets
-import sys
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-import cloudpickle
+from dataclasses import replace
 
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
@@ -25,72 +18,22 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.home_learner import HomeLearnerRole
-from penstock.engine.nodes.host import About, Heard, HostTask, about_here, differences
+from penstock.engine.nodes.host import About, Heard, about_here, differences
+from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
-from penstock.engine.nodes.sender import Home, SenderRole
-from penstock.engine.paths import data_path
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.nodes.sender import Home
+from penstock.engine.nodes.tasks import Tasks, roles_at_home
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RoleSpec, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RoleKind, RunShape
-from penstock.runs.status import NodeStatus
-
-if TYPE_CHECKING:
-    from penstock.engine.nodes.cluster import Hosted
+from penstock.experience.layout import RoleKind
 
 CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
 FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
-RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
 LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
-RATE_SECONDS = 5.0  # rates are of the last seconds
-STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
-
-
-@dataclass
-class Node:
-    """A node of the run: what stands for it now, and what came of it.
-
-    Attributes
-    ----------
-    number, resource
-        Its number, and the resource of Ray's that its machine must have.
-    host
-        What stands for it; None: nothing, its lanes stand still.
-    has_begun
-        Whether that has been told its roles.
-    incarnation, tries
-        Hosts that have stood for it, and those of them since it was connected last.
-    connected_by
-        Until when (monotonic seconds) it is to be connected.
-    heard_at
-        When (monotonic seconds) bytes were last seen to come from it.
-    faults, not_before
-        How often it was lost, and before when (monotonic seconds) it is not tried again.
-    status
-        What is shown.
-    """
-
-    number: int
-    resource: str | None
-    host: Hosted | None = None
-    has_begun: bool = False
-    incarnation: int = 0
-    tries: int = 0
-    connected_by: float = 0.0
-    heard_at: float = -math.inf
-    faults: int = 0
-    not_before: float = 0.0
-    status: NodeStatus = field(default_factory=NodeStatus)
-    seen: deque[tuple[float, int, int]] = field(default_factory=deque)
-
-    @property
-    def name(self) -> str:
-        """ "node-<number>"."""
-        return f"node-{self.number}"
 
 
 class NodesBackend:
@@ -119,11 +62,8 @@ class NodesBackend:
         self._cluster = cluster
         self._arena = arena
         self._handle = handle
-        rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
-        self._rollouts = rollouts
-        self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
-        self._learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
-        self._config: Config = self._learners[0].algorithm.config
+        learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
+        self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
         self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
@@ -132,14 +72,15 @@ class NodesBackend:
         self._unanswered = 0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
         self._home = Home(address, token, run, 0, 0)
-        paths = rollouts[0].rollout.paths
-        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in self._learners)
+        paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
+        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in learners)
         self._evaluations: EvaluationsThere | None = None  # on the first node
-        at_home = [_at_home(spec) for spec in specs if not isinstance(spec, RolloutRole | PolicyRole)]
+        at_home = roles_at_home(specs)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
             at_home.remove(evaluator)
             self._evaluations = EvaluationsThere(evaluator, arena)
+        self._tasks = Tasks(specs, arena.shape, self._cores, self._home, self._evaluations)
         receiver = ReceiverRole(address, token, run, len(self._nodes), paths, turns)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         self._is_closed = False
@@ -272,7 +213,7 @@ class NodesBackend:
                     self._compare(node, about_here(), node.host.about(1.0))
                 except ConfigError as error:
                     raise self._cluster.NodeLost(str(error)) from error
-                node.host.begin(self._task(node))
+                node.host.begin(self._tasks.of_node(node.number, node.incarnation))
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
                 if self._evaluations is not None and node.number == 0:
@@ -318,99 +259,10 @@ class NodesBackend:
     def _take(self, role: str, report: Report) -> None:
         """Hear a role at home; what the receiver says of nodes is completed by what is known here."""
         if isinstance(report, NodeSeen):
-            self._handle(role, NodeSeen(report.number, self._completed(self._nodes[report.number], report.status)))
+            node = self._nodes[report.number]
+            node.complete(report.status)
+            self._handle(role, NodeSeen(node.number, node.status))
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:
             self._handle(role, report)
-
-    def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
-        now, seen = time.monotonic(), node.seen
-        if status.is_there:
-            node.connected_by, node.tries = math.inf, 0
-        elif node.connected_by == math.inf:
-            node.connected_by = now + RECONNECT_SECONDS
-        if status.nbytes != node.status.nbytes:
-            node.heard_at = now
-        seen.append((now, status.steps, status.nbytes))
-        while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
-            seen.popleft()
-        began, steps, nbytes = seen[0]
-        seconds = max(now - began, 1e-9)
-        host = node.status.host if node.host is None else node.host.machine.host
-        node.status = replace(
-            status, name=node.name, host=host, faults=node.faults,
-            steps_per_second=max(0, status.steps - steps) / seconds,
-            bytes_per_second=max(0, status.nbytes - nbytes) / seconds,
-        )  # fmt: skip
-        return node.status
-
-    def _task(self, node: Node) -> bytes:
-        """What a host is told, pickled."""
-        first = node.number * self._cores
-        shapes = [_of_node(shape, self._cores, first) for shape in (self._arena.shape, *self._arena.shape.others)]
-        shape = replace(shapes[0], others=tuple(shapes[1:]))
-        home = replace(self._home, node=node.number, incarnation=node.incarnation)
-        specs: list[RoleSpec] = []
-        for worker, role in enumerate(self._rollouts[first : first + self._cores]):
-            rollout = replace(
-                role.rollout, worker=worker, paths=tuple(path.away() for path in role.rollout.paths),
-                incarnation=role.rollout.incarnation + (node.incarnation - 1) * STREAMS_OF_A_HOST,
-            )  # fmt: skip
-            specs.append(replace(role, rollout=rollout))
-        for spec in self._policy_workers:
-            specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
-        if self._evaluations is not None and node.number == 0:
-            specs.append(self._evaluations.role())
-        specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
-        task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._config.on_env_error == "restart"))
-        return task
-
-
-def _of_node(shape: RunShape, num_workers: int, first_worker: int) -> RunShape:
-    """The numbers of a policy's arena on a node."""
-    return replace(shape, num_workers=num_workers, first_worker=first_worker, others=())
-
-
-def _at_home(spec: RoleSpec) -> RoleSpec:
-    return HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
-
-
-def _on_cpu(algorithm: Any) -> Any:
-    """An algorithm that acts on a CPU: the learner's device is at home."""
-    there = copy.copy(algorithm)
-    there.config = replace(algorithm.config, device="cpu")
-    return there
-
-
-def on_cluster(algorithm: Any, config: Config) -> Config:
-    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
-
-    Parameters
-    ----------
-    algorithm
-        The class of what learns.
-    config
-        Its settings.
-
-    Raises
-    ------
-    ConfigError
-        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
-        has too few nodes or cores.
-    """
-    if why := data_path(algorithm, config).why_at_home():
-        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
-    try:
-        from penstock.engine.nodes import cluster
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "ray":
-            raise
-        raise ConfigError('backend="ray" needs Ray, which is not installed: pip install "penstock[cluster]"') from error
-    return cluster.settle(config)
-
-
-def leave_cluster() -> None:
-    """End the connection to the cluster, if there is one."""
-    if module := sys.modules.get("penstock.engine.nodes.cluster"):
-        module.close_cluster()

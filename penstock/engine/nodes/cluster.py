@@ -12,8 +12,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -21,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.choosing import Machine, cores_wanted
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
@@ -35,7 +34,6 @@ HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
-MOST_WORKERS = 16  # of a node, where nothing else is asked for
 SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
 
 
@@ -74,38 +72,6 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
             _leave_ray()
         else:
             cluster.close()
-
-
-def settle(config: Config) -> Config:
-    """Settle how many nodes a run has, and how many rollout workers each of them.
-
-    Raises
-    ------
-    ConfigError
-        There is no cluster, or it has too few nodes, or too few cores.
-    """
-    cluster = open_cluster(config)
-    machines = cluster.machines()
-    if config.nodes == "all":
-        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
-        config = replace(config, nodes=max(1, len(enough)))
-    wanted = resources_wanted(config)
-    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
-    if len(chosen) < len(wanted):
-        cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
-        if config.evaluator == "node":
-            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
-        there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
-        raise ConfigError(
-            f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
-            "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
-        )
-    if config.num_workers is None:
-        of_evaluator = cores_wanted(config, 0)
-        config = replace(
-            config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
-        )
-    return config
 
 
 class Cluster:
@@ -343,10 +309,6 @@ def _leave_ray() -> None:
 def _let_ray_print(does: bool) -> None:
     """Say whether Ray may print the last lines of a raylet's log when a node dies: `log_to_driver` does not say it."""
     ray._private.worker._worker_logs_enabled = does
-
-
-def _in_words(resources: Collection[str]) -> str:
-    return f" with {', '.join(sorted(resources))}" if resources else ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,85 @@
+"""How a run and a cluster come together: what of it the run gets, and the end of the connection."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import Config, ConfigError
+from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
+from penstock.engine.paths import data_path
+
+if TYPE_CHECKING:
+    from penstock.engine.nodes.cluster import Cluster
+
+MOST_WORKERS = 16  # of a node, where nothing else is asked for
+
+
+def on_cluster(algorithm: Any, config: Config) -> Config:
+    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
+
+    Parameters
+    ----------
+    algorithm
+        The class of what learns.
+    config
+        Its settings.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
+        has too few nodes or cores.
+    """
+    if why := data_path(algorithm, config).why_at_home():
+        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
+    try:
+        from penstock.engine.nodes import cluster
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise ConfigError('backend="ray" needs Ray, which is not installed: pip install "penstock[cluster]"') from error
+    return settle(config, cluster.open_cluster(config))
+
+
+def leave_cluster() -> None:
+    """End the connection to the cluster, if there is one."""
+    if module := sys.modules.get("penstock.engine.nodes.cluster"):
+        module.close_cluster()
+
+
+def settle(config: Config, cluster: Cluster) -> Config:
+    """Settle how many nodes a run has, and how many rollout workers each of them.
+
+    Raises
+    ------
+    ConfigError
+        It has too few nodes, or too few cores.
+    """
+    machines = cluster.machines()
+    if config.nodes == "all":
+        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
+        config = replace(config, nodes=max(1, len(enough)))
+    wanted = resources_wanted(config)
+    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
+    if len(chosen) < len(wanted):
+        cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
+        if config.evaluator == "node":
+            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
+        there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
+        raise ConfigError(
+            f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
+            "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
+        )
+    if config.num_workers is None:
+        of_evaluator = cores_wanted(config, 0)
+        config = replace(
+            config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
+        )
+    return config
+
+
+def _in_words(resources: Collection[str]) -> str:
+    return f" with {', '.join(sorted(resources))}" if resources else ""
