@@ -105,6 +105,7 @@ class NodesBackend:
         """
         self._local.pump(timeout)
         self._require_head()
+        self._cluster.look_at(node.host for node in self._nodes if node.host is not None)
         for node in self._nodes:
             try:
                 self._see_to(node)

@@ -12,7 +12,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
@@ -166,6 +166,14 @@ class Cluster:
             _let_ray_print(True)
 
 
+def look_at(hosts: Iterable[Hosted]) -> None:
+    """Note which hosts have answered: Ray is asked once for all of them."""
+    asked = {host.asked: host for host in hosts}
+    ready = ray.wait(list(asked), num_returns=len(asked), timeout=0)[0] if asked else []
+    for answer, host in asked.items():
+        host.has_answered = answer in ready
+
+
 class Hosted:
     """A host, as home knows it. No call waits, but for `about`.
 
@@ -177,6 +185,13 @@ class Hosted:
         That it is to have for itself.
     resource
         Which it must have; None: none.
+
+    Attributes
+    ----------
+    asked
+        The answer that it owes, as Ray knows it.
+    has_answered
+        Whether that was there when `look_at` looked last.
     """
 
     def __init__(self, machine: Machine, cores: int, resource: str | None) -> None:
@@ -190,8 +205,8 @@ class Hosted:
             max_task_retries=0,
         ).remote()
         self._about: Any = self._actor.about.remote()
-        self._answer: Any = None
-        self._has_begun = False
+        self.asked: Any = self._about
+        self.has_answered = self._has_begun = False
         self._asked_at = time.monotonic()
 
     def about(self, patience: float) -> About:
@@ -212,7 +227,7 @@ class Hosted:
 
     def is_begun(self) -> bool:
         """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
-        if ray.wait([self._about], timeout=0)[0]:
+        if self.has_answered:
             return True
         if time.monotonic() - self._asked_at > LATE_SECONDS:
             raise NodeLost(f"no host began there in {LATE_SECONDS:.0f} s")
@@ -220,8 +235,7 @@ class Hosted:
 
     def begin(self, task: bytes) -> None:
         """Tell it what its roles are."""
-        self._answer = self._actor.begin.remote(task)
-        self._asked_at = time.monotonic()
+        self._ask(self._actor.begin.remote(task))
 
     def tell(self, role: str, command: bytes) -> None:
         """Give a role a pickled command, without waiting until it has it."""
@@ -236,31 +250,34 @@ class Hosted:
             It is gone, or has been silent for too long.
         """
         try:
-            if not ray.wait([self._answer], timeout=0)[0]:
+            if not self.has_answered:
                 silence = time.monotonic() - self._asked_at
                 patience = HOST_STUPOR if is_connected else HOST_SILENCE
                 if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
-            answer: Heard | None = ray.get(self._answer)
+            answer: Heard | None = ray.get(self.asked)
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         self._has_begun = True
-        self._answer = self._actor.hear.remote()
-        self._asked_at = time.monotonic()
+        self._ask(self._actor.hear.remote())
         return answer
 
     def stop(self, patience: float) -> None:
         """Ask it to stop its roles."""
         with contextlib.suppress(RayError):
-            self._answer = self._actor.stop.remote(patience)
+            self._ask(self._actor.stop.remote(patience))
 
     def kill(self, patience: float = 0.0) -> None:
         """End it, at the latest in so many seconds if it was asked to stop."""
         with contextlib.suppress(Exception):
             if patience:
-                ray.wait([self._answer], timeout=patience)
+                ray.wait([self.asked], timeout=patience)
             ray.kill(self._actor)
+
+    def _ask(self, answer: Any) -> None:
+        self.asked, self.has_answered = answer, False
+        self._asked_at = time.monotonic()
 
     def pids(self) -> dict[str, int]:
         """Process ids of its roles, by name: waits for the answer."""
