@@ -20,6 +20,7 @@ from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until,
 
 pytestmark = pytest.mark.timeout(120)
 
+RAY = {"backend": "ray"}
 REPLAY = {**without(TINY, "segment_length"), "learning_starts": 64, "buffer_size": 2_000, "updates_per_step": 0.1}
 
 
@@ -119,6 +120,11 @@ def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resum
         ("appo", {"num_learners": 0}, "num_learners must be 1 or more"),
         ("appo", {"num_learners": 2, "backend": "serial"}, 'backend="serial" has one: use backend="local"'),
         ("appo", {"num_learners": 2, "num_policies": 2}, "is for one policy, found 2: .*use num_learners=1"),
+        ("ppo", {"learner_nodes": 1, "num_learners": 2}, 'learner_nodes=1 is for backend="ray", found backend="local"'),
+        ("ppo", {**RAY, "learner_nodes": -1}, r"learner_nodes must be a number of nodes, or such as"),
+        ("ppo", {**RAY, "learner_nodes": {"a": 0}}, "learner_nodes=.* is not legal"),
+        ("ppo", {**RAY, "learner_nodes": 2, "num_learners": 2}, "2 of num_learners=2 learners .*: use num_learners=3"),
+        ("ppo", {**RAY, "learner_nodes": {"a": 1}}, "puts 1 of num_learners=1 learners on nodes, and the first is at"),
     ],
 )
 def test_numbers_of_learners_that_cannot_be_are_refused_with_those_that_can(algorithm, settings, message):
@@ -136,6 +142,10 @@ def test_algorithms_whose_workers_learn_and_machines_without_a_gpu_for_each_lear
     require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda"}))
     with pytest.raises(ConfigError, match=r"num_learners=2 needs a GPU for each, from cuda:1 on, .* sees 1 there"):
         require_learners(PPO, make_config(PPO.Config, {**some, "device": "cuda:1"}))
+    away = {**some, **RAY, "num_learners": 4, "learner_nodes": 2, "device": "cuda"}
+    require_learners(PPO, make_config(PPO.Config, away))
+    with pytest.raises(ConfigError, match=r"4 needs a GPU for each of the 3 at home, .* 2 there: use num_learners=3"):
+        require_learners(PPO, make_config(PPO.Config, {**away, "learner_nodes": 1}))
 
 
 def test_who_takes_the_place_of_a_learner_that_was_invited_is_not_invited_itself():

@@ -18,7 +18,8 @@ from penstock.engine.endings import TrainingFailed
 from penstock.engine.nodes.host import about_here
 from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
-from tests.engine.processes import Watched
+from penstock.experience.arena import Control
+from tests.engine.processes import Watched, wait_until
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 pytestmark = pytest.mark.timeout(180)
@@ -84,6 +85,39 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert status.nodes[0].steps > status.nodes[1].steps > 5_000
 
 
+def together(trainer, meetings):
+    """Wait until all learners have come together so often; then updates are made by all of them."""
+    backend, control = trainer._supervisor.backend, trainer._policies[0].arena.control
+    wait_until(lambda: backend.pump(0.05) or control[Control.TOGETHER] == meetings, "the learners are together")
+
+
+def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_would(on_nodes):
+    settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 4_096}
+    with Trainer(PPO, **CARTPOLE, **settings) as alone:
+        alone.train(quiet=True)
+        weights = alone.get_parameters()[0]
+
+    apart = {**on_nodes, "nodes": {"left": 1}, "num_learners": 2, "learner_nodes": {"right": 1}}
+    with Trainer(PPO, **apart, **settings) as trainer:
+        host = lambda: trainer._supervisor.backend._nodes[1].host  # noqa: E731
+        trainer.train(256, quiet=True)
+        together(trainer, 1)
+        trainer.train(1_024, quiet=True)
+        assert trainer.status.experience["learners/together"] == 2
+        killed = [host().about(10.0).pid, *host().pids().values()]
+        os.kill(killed[0], signal.SIGKILL)
+        trainer.train(256, quiet=True)  # in which the first learner sees that the other is gone
+        together(trainer, 2)
+        trainer.train(quiet=True)
+        status, family = trainer.status, Watched([host().about(10.0).pid, *host().pids().values()])
+        for name, tensor in trainer.get_parameters()[0].items():
+            np.testing.assert_allclose(tensor, weights[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert status.steps == 4_096 and status.experience["learners/together"] == 2
+    shown = [(node.name, node.learner, node.is_there, node.faults) for node in status.nodes]
+    assert shown == [("node-0", 0, True, 0), ("node-1", 1, True, 1)]
+    assert family.left_after(5.0) == [] and not any(map(psutil.pid_exists, killed))
+
+
 def made_at_home_only():
     """An environment that lacks something on every node: what Ray has started knows its raylet."""
     if "RAY_RAYLET_PID" in os.environ:
@@ -95,6 +129,12 @@ def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):
     trainer = Trainer(APPO, **{**on_nodes, "env": made_at_home_only}, total_steps=1_000)
     with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
         trainer.train(quiet=True)
+
+
+def test_too_few_nodes_for_lanes_and_learners_are_an_error(on_nodes):
+    asked = "nodes=2 and learner_nodes=1 ask for 3 nodes with 1 cores, for num_workers=1; the cluster"
+    with pytest.raises(ConfigError, match=asked):
+        Trainer(PPO, **on_nodes, num_learners=2, learner_nodes=1)
 
 
 def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):

@@ -80,7 +80,7 @@ class Leader:
         """Ask all learners to get ready to come together, whatever group they are in."""
         self._group = self._post = None
         self._control[Control.MEETING] += 1
-        self.bell.ring()
+        self._announce(is_new=True)
         self._show()
 
     def _look(self) -> None:
@@ -148,7 +148,12 @@ class Leader:
     def _call(self) -> None:
         """Have the others come: each call is for one thing that all of them do."""
         self._control[Control.CALLS] += 1
+        self._announce(is_new=False)
+
+    def _announce(self, *, is_new: bool) -> None:
+        """Wake the others, wherever they are."""
         self.bell.ring()
+        self._seat.call(int(self._control[Control.MEETING]), int(self._control[Control.CALLS]), is_new=is_new)
 
     def _part(self) -> None:
         steps = self._learner.standing()["steps"]

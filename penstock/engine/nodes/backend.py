@@ -66,8 +66,12 @@ class NodesBackend:
         self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
-        self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
-        self._cores = arena.shape.num_workers // len(self._nodes)
+        num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
+        self._nodes = [
+            Node(number, resource, number - num_nodes + first_away if number >= num_nodes else 0)
+            for number, resource in enumerate(resources_wanted(self._config))
+        ]
+        self._cores = arena.shape.num_workers // num_nodes
         self._next_look = self._next_knock = 0.0
         self._unanswered = 0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
@@ -75,13 +79,13 @@ class NodesBackend:
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in learners)
         self._evaluations: EvaluationsThere | None = None  # on the first node
-        at_home = roles_at_home(specs)
+        at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
             at_home.remove(evaluator)
             self._evaluations = EvaluationsThere(evaluator, arena)
         self._tasks = Tasks(specs, arena.shape, self._cores, self._home, self._evaluations)
-        receiver = ReceiverRole(address, token, run, len(self._nodes), paths, turns)
+        receiver = ReceiverRole(address, token, run, num_nodes, paths, turns)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         self._is_closed = False
         try:
@@ -94,6 +98,10 @@ class NodesBackend:
     def start(self) -> None:
         """Make the roles at home; hosts are told theirs when they can hear it."""
         self._local.start()
+        for node in self._nodes:
+            if node.rank:  # of the others the receiver tells
+                node.says_of_learner(is_there=False)
+                self._show(node)
 
     def pump(self, timeout: float) -> None:
         """Deliver what roles and hosts report, for up to `timeout` seconds; see to nodes that are lost, or missing.
@@ -182,7 +190,7 @@ class NodesBackend:
             taken += deaf
         for place, machine in found.items():
             node = empty[place]
-            node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
+            node.host = self._cluster.Hosted(machine, machine.cores if node.rank else cores[node.number], node.resource)
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1
@@ -214,7 +222,10 @@ class NodesBackend:
                     self._compare(node, about_here(), node.host.about(1.0))
                 except ConfigError as error:
                     raise self._cluster.NodeLost(str(error)) from error
-                node.host.begin(self._tasks.of_node(node.number, node.incarnation))
+                if node.rank:
+                    node.host.begin(self._tasks.of_learner(node.rank, node.host.machine.cores))
+                else:
+                    node.host.begin(self._tasks.of_node(node.number, node.incarnation))
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
                 if self._evaluations is not None and node.number == 0:
@@ -222,8 +233,11 @@ class NodesBackend:
             return
         if time.monotonic() > node.connected_by:
             raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
-        is_heard = time.monotonic() - node.heard_at < FRESH_SECONDS
-        if (heard := node.host.heard(is_connected=is_heard)) is not None:
+        if node.rank:
+            is_connected = node.host.is_late and self._connection.reaches(node.host.machine)
+        else:
+            is_connected = time.monotonic() - node.heard_at < FRESH_SECONDS
+        if (heard := node.host.heard(is_connected=is_connected)) is not None:
             self._hear(node, heard)
 
     def _hear(self, node: Node, heard: Heard) -> None:
@@ -238,8 +252,11 @@ class NodesBackend:
             is_rollout = kind == RoleKind.ROLLOUT
             name = f"{kind}-{int(number) + node.number * self._cores}" if is_rollout else role
             # Nothing else: the node's clock counts from another beginning, and its cores are not those at home.
-            if is_rollout or node.number == 0:  # one policy worker stands for those of all nodes
+            if is_rollout or node.rank or node.number == 0:  # one policy worker stands for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
+            if node.rank and gauges[WALL].any() and not node.status.is_there:
+                node.says_of_learner(is_there=True)
+                self._show(node)
         if heard.failure:
             raise self._cluster.NodeLost(heard.failure)
 
@@ -252,10 +269,14 @@ class NodesBackend:
         node.faults += 1
         node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
         node.status = replace(node.status, is_there=False, faults=node.faults)
-        self._handle(node.name, NodeSeen(node.number, node.status))
-        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
+        self._show(node)
+        meanwhile = f"rank-{node.rank} is missing" if node.rank else "its lanes stand still"
+        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\n{meanwhile} until it is back"))
         if self._evaluations is not None and node.number == 0:
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
+
+    def _show(self, node: Node) -> None:
+        self._handle(node.name, NodeSeen(node.number, node.status))
 
     def _take(self, role: str, report: Report) -> None:
         """Hear a role at home; what the receiver says of nodes is completed by what is known here."""

@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, cores_wanted
+from penstock.engine.nodes.choosing import GPU, Machine, cores_wanted
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
@@ -154,9 +154,14 @@ class Cluster:
             return False
         return True
 
+    @property
+    def home(self) -> str:
+        """Address of this machine, as nodes see it."""
+        return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
+
     def free_address(self) -> tuple[str, int]:
         """Address of this machine, as nodes see it, and a port that is free."""
-        return free_address(LOOPBACK if self._is_of_this_machine else ray.util.get_node_ip_address())
+        return free_address(self.home)
 
     def close(self) -> None:
         """End the connection; a cluster that was started for the run ends with it."""
@@ -184,7 +189,7 @@ class Hosted:
     cores
         That it is to have for itself.
     resource
-        Which it must have; None: none.
+        Which it must have; None: none. A GPU it has for itself.
 
     Attributes
     ----------
@@ -199,7 +204,8 @@ class Hosted:
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
             num_cpus=cores,
-            resources=None if resource is None else {resource: SHARE},
+            num_gpus=1 if resource == GPU else 0,
+            resources=None if resource in (None, GPU) else {resource: SHARE},
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             max_restarts=0,
             max_task_retries=0,
@@ -224,6 +230,11 @@ class Hosted:
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         return found
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it has not answered for as long as makes it lost, if nothing else says that its machine is there."""
+        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE
 
     def is_begun(self) -> bool:
         """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""

@@ -50,6 +50,15 @@ def leave_cluster() -> None:
         module.close_cluster()
 
 
+def address_of_home(config: Config) -> str | None:
+    """By which address learners on nodes reach those at home; None: there are none on nodes."""
+    if not config.num_learner_nodes:
+        return None
+    from penstock.engine.nodes import cluster
+
+    return cluster.open_cluster(config).home
+
+
 def settle(config: Config, cluster: Cluster) -> Config:
     """Settle how many nodes a run has, and how many rollout workers each of them.
 
@@ -61,7 +70,7 @@ def settle(config: Config, cluster: Cluster) -> Config:
     machines = cluster.machines()
     if config.nodes == "all":
         enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
-        config = replace(config, nodes=max(1, len(enough)))
+        config = replace(config, nodes=max(1, len(enough) - config.num_learner_nodes))
     wanted = resources_wanted(config)
     chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
     if len(chosen) < len(wanted):
@@ -70,15 +79,21 @@ def settle(config: Config, cluster: Cluster) -> Config:
             cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
         raise ConfigError(
-            f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
+            f"{_asking(config)} {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
         )
     if config.num_workers is None:
-        of_evaluator = cores_wanted(config, 0)
+        of_evaluator = cores_wanted(config, 0)[: config.num_nodes]
         config = replace(
             config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
         )
     return config
+
+
+def _asking(config: Config) -> str:
+    if not config.num_learner_nodes:
+        return f"nodes={config.nodes!r} asks for"
+    return f"nodes={config.nodes!r} and learner_nodes={config.learner_nodes!r} ask for"
 
 
 def _in_words(resources: Collection[str]) -> str:

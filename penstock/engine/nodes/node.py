@@ -25,6 +25,8 @@ class Node:
     ----------
     number, resource
         Its number, and the resource of Ray's that its machine must have.
+    rank
+        The learner that it has; 0: it steps lanes.
     host
         What stands for it; None: nothing, its lanes stand still.
     has_begun
@@ -43,6 +45,7 @@ class Node:
 
     number: int
     resource: str | None
+    rank: int = 0
     host: Hosted | None = None
     has_begun: bool = False
     incarnation: int = 0
@@ -58,6 +61,10 @@ class Node:
     def name(self) -> str:
         """ "node-<number>"."""
         return f"node-{self.number}"
+
+    def says_of_learner(self, *, is_there: bool) -> None:
+        """Take whether its learner is there. One that is replaced by its host is."""
+        self.complete(NodeStatus(is_there=is_there or self.status.is_there, learner=self.rank))
 
     def complete(self, status: NodeStatus) -> None:
         """Take what the receiver says of it, and add what is known here."""

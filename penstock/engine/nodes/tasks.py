@@ -9,9 +9,12 @@ from typing import Any
 
 import cloudpickle
 
+from penstock.config import Config
+from penstock.engine.groups.following import RankRole
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.home_learner import HomeLearnerRole
 from penstock.engine.nodes.host import HostTask
+from penstock.engine.nodes.learning import RankThereRole
 from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.experience.layout import RunShape
@@ -42,6 +45,7 @@ class Tasks:
         self._shape, self._cores, self._home, self._evaluations = shape, cores, home, evaluations
         self._rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
         self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
+        self._ranks = {spec.rank: spec for spec in specs if isinstance(spec, RankRole)}
         config = next(spec for spec in specs if isinstance(spec, LearnerRole)).algorithm.config
         self._forgives_environments = config.on_env_error == "restart"
 
@@ -65,6 +69,14 @@ class Tasks:
         specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
         return self._pickled(shape, specs)
 
+    def of_learner(self, rank: int, num_threads: int) -> bytes:
+        """Make the task of a learner's host, pickled: the learner may use so many threads."""
+        role = self._ranks[rank]
+        groups = self._shape.num_groups  # an arena as small as can be: no lane is stepped there
+        shape = replace(self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1)
+        there = RankThereRole(_on_first_gpu(role.algorithm), role.group, rank, num_threads)
+        return self._pickled(shape, [there])
+
     def _of_node(self, shape: RunShape, first_worker: int) -> RunShape:
         """The numbers of a policy's arena on a node."""
         return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
@@ -74,17 +86,28 @@ class Tasks:
         return task
 
 
-def roles_at_home(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
+def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
     """The roles of a run that stay at home."""
+    first_away = config.learners_at_home
     return [
         HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
         for spec in specs
         if not isinstance(spec, RolloutRole | PolicyRole)
+        and not (isinstance(spec, RankRole) and spec.rank >= first_away)
     ]
 
 
 def _on_cpu(algorithm: Any) -> Any:
     """An algorithm that acts on a CPU: the learner's device is at home."""
+    return _on(algorithm, "cpu")
+
+
+def _on_first_gpu(algorithm: Any) -> Any:
+    """An algorithm that learns on the GPU that Ray has given a node's host, where the run has GPUs."""
+    return _on(algorithm, algorithm.config.device.partition(":")[0])
+
+
+def _on(algorithm: Any, device: str) -> Any:
     there = copy.copy(algorithm)
-    there.config = replace(algorithm.config, device="cpu")
+    there.config = replace(algorithm.config, device=device)
     return there
