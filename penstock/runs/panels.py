@@ -335,7 +335,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
         rates = rates if node.is_there and not node.learner else ("-", "-", "-")
         lanes = f"rank-{node.learner}" if node.learner else f"{node.lanes:,}"
         name = Text(node.name, "" if node.is_there else "bold red")
-        host = node.host if node.is_there else f"{node.host} (not there)".strip()
+        host = node.host if node.is_there else f"{node.host} (not there)" if node.host else "(asked for)"
         table.add_row(name, host, lanes, *rates, f"{faults:,}")
     return table
 

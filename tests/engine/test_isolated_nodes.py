@@ -117,5 +117,5 @@ def test_the_heads_death_ends_the_run_with_a_checkpoint_and_its_hosts(apart, clu
     assert process.returncode == 1
     assert "the head node of the Ray cluster is gone" in said and f"penstock resume {run_dir}" in said
     assert list((run_dir / "checkpoints").iterdir())
-    while any(node.of_a_run() for node in cluster.nodes.values()):  # a minute without home ends hosts
+    while any(node.of_a_run() for node in cluster.nodes.values()):  # 10 s without home end hosts
         time.sleep(0.1)

@@ -1,5 +1,6 @@
 """Runs whose lanes are stepped by the nodes of a Ray cluster: two simulated ones, shared by all tests."""
 
+import json
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from penstock.experience.arena import Control
 from tests.engine.processes import Watched, wait_until
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
+internal_kv = pytest.importorskip("ray.experimental.internal_kv")
 pytestmark = pytest.mark.timeout(180)
 STORE = 100 * 2**20
 CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
@@ -215,3 +217,38 @@ def test_where_ray_is_not_installed_the_error_says_how_to_get_it(monkeypatch):
 def test_nodes_have_no_place_for_guests():
     with pytest.raises(ConfigError, match='backend="ray" has no place for guests on nodes, and opponents=\'past\''):
         Trainer(APPO, **CARTPOLE, backend="ray", opponents="past", num_agents=2)
+
+
+def asked_for():
+    """What an autoscaler is asked to make room for."""
+    return json.loads(internal_kv._internal_kv_get("autoscaler_resource_request"))
+
+
+def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_takes_others(
+    on_nodes, cluster, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RAY_NODE_TYPE_NAME", "late")  # as an autoscaler has it on machines that it starts
+    late = {"num_cpus": 2, "object_store_memory": STORE, "resources": {"late": 1}}
+    added = [cluster.add_node(**late)]
+    asked = []
+
+    def grow(status):
+        if len(added) == 1 and status.steps > 2_000:
+            assert [(node.is_there, node.steps > 0, bool(node.host)) for node in status.nodes] == [
+                (True, True, True), (False, False, False)
+            ]  # fmt: skip
+            asked.append(asked_for())
+            added.append(cluster.add_node(**late))
+        return not (len(status.nodes) == 2 and status.nodes[1].steps)
+
+    settings = {**on_nodes, "nodes": {"late": 2}, "run_dir": tmp_path / "run", "segment_length": 32}
+    try:
+        with Trainer(PPO, **settings, total_steps=10**9) as trainer:
+            assert trainer.train(quiet=True, on_update=grow).stopped == "callback"
+            asked.append(asked_for())
+    finally:
+        for node in added:
+            cluster.remove_node(node)
+    assert asked == [[{"CPU": 2}, {"CPU": 1, "late": 0.001}], [{"CPU": 2}, {"CPU": 2}]]
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "1 of 2 nodes are there: 1 node with 1 core and late asked for" in log

@@ -18,6 +18,7 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
+from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.nodes.host import About, Heard, about_here, differences
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
@@ -66,6 +67,8 @@ class NodesBackend:
         self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
+        self._grows = self._connection.grows
+        self._asked_for = ""  # in words
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
         self._nodes = [
             Node(number, resource, number - num_nodes + first_away if number >= num_nodes else 0)
@@ -85,11 +88,12 @@ class NodesBackend:
             at_home.remove(evaluator)
             self._evaluations = EvaluationsThere(evaluator, arena)
         self._tasks = Tasks(specs, arena.shape, self._cores, self._home, self._evaluations)
-        receiver = ReceiverRole(address, token, run, num_nodes, paths, turns)
-        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         self._is_closed = False
+        self._place()
+        late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
+        receiver = ReceiverRole(address, token, run, num_nodes, paths, turns, late)
+        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
-            self._place()
             self._require_alike()
         except BaseException:
             self.close(0.0)
@@ -98,6 +102,9 @@ class NodesBackend:
     def start(self) -> None:
         """Make the roles at home; hosts are told theirs when they can hear it."""
         self._local.start()
+        if self._asked_for:
+            there = sum(node.host is not None for node in self._nodes)
+            self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._asked_for} asked for"))
         for node in self._nodes:
             if node.rank:  # of the others the receiver tells
                 node.says_of_learner(is_there=False)
@@ -158,6 +165,8 @@ class NodesBackend:
         finally:
             for host in hosts:
                 host.kill(patience)
+            if not head_is_gone:
+                self._connection.want([])
             self._connection.num_users -= 1
             self._cluster.close_cluster(head_is_gone=head_is_gone)
 
@@ -194,11 +203,22 @@ class NodesBackend:
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1
+        self._ask_for_missing(cores)
+
+    def _ask_for_missing(self, cores: Sequence[int]) -> None:
+        """Let a cluster that grows know which nodes have no machine."""
+        there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
+        if self._grows and (len(there) < len(self._nodes) or self._asked_for):
+            bundles = bundles_of([node.resource for node in self._nodes], cores, there)
+            self._connection.want(bundles)
+            self._asked_for = in_words(missing(bundles, there))
 
     def _require_alike(self) -> None:
         """Wait until all hosts have begun, and compare what is installed there with what is here."""
         home = about_here()
         for node in self._nodes:
+            if node.host is None and self._grows:
+                continue
             if node.host is None:
                 raise ConfigError(f"{node.name} has no machine: the cluster has lost one since it was looked at")
             try:

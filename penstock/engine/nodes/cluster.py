@@ -16,11 +16,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
+from ray.autoscaler.sdk import request_resources
+from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import GPU, Machine, cores_wanted
+from penstock.engine.nodes.growing import SHARE, Bundle
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
@@ -34,7 +37,6 @@ HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
-SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
 
 
 class NodeLost(RuntimeError):
@@ -104,6 +106,7 @@ class Cluster:
         if self._is_ours:
             self._connect(config)
         self._head: str = ray.get_runtime_context().gcs_address
+        self._wanted: list[Bundle] = []
 
     def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -146,6 +149,26 @@ class Cluster:
         return True
 
     @property
+    def grows(self) -> bool:
+        """Whether an autoscaler may add machines: it gives kinds to those that it knows. Others have their own name."""
+        try:
+            status: Any = get_cluster_status(self._head)
+        except Exception:  # what Ray calls a developers' interface
+            return False
+        kinds = [(node.ray_node_type_name, node.node_id) for node in (*status.active_nodes, *status.idle_nodes)]
+        return any(kind not in ("", f"node_{number}") for kind, number in kinds)
+
+    def want(self, bundles: list[Bundle]) -> None:
+        """Let an autoscaler see to it that there is room for these; it is asked anew when they are others than before.
+
+        Ray keeps one such request of a cluster, the last.
+        """
+        if bundles != self._wanted:
+            self._wanted = bundles
+            with contextlib.suppress(RayError):
+                request_resources(bundles=bundles)
+
+    @property
     def has_head(self) -> bool:
         """Whether the head node answers."""
         try:
@@ -165,6 +188,7 @@ class Cluster:
 
     def close(self) -> None:
         """End the connection; a cluster that was started for the run ends with it."""
+        self.want([])
         if self._is_ours:
             with contextlib.suppress(Exception):
                 ray.shutdown()

@@ -33,9 +33,9 @@ from penstock.experience.layout import RunShape
 from penstock.runs.process import cpu_seconds
 
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
-FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
+FORGOTTEN_SECONDS = 60.0  # without a question from home, where there has been no connection to it yet
 HOST = "host"
-SEVERED_SECONDS = 10.0  # the same, where there was a connection: home has given the node up by then
+SEVERED_SECONDS = 10.0  # the same, where a connection has broken: home has given the node up by then
 COMPARED = ("python", "torch", "penstock")
 
 

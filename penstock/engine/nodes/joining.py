@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Cluster
 
+LOOK_SECONDS = 1.0  # between two looks for the first node
 MOST_WORKERS = 16  # of a node, where nothing else is asked for
 
 
@@ -62,10 +65,12 @@ def address_of_home(config: Config) -> str | None:
 def settle(config: Config, cluster: Cluster) -> Config:
     """Settle how many nodes a run has, and how many rollout workers each of them.
 
+    A cluster that grows is waited for until it has one node that steps lanes.
+
     Raises
     ------
     ConfigError
-        It has too few nodes, or too few cores.
+        It has too few nodes, or too few cores, and does not grow.
     """
     machines = cluster.machines()
     if config.nodes == "all":
@@ -73,7 +78,9 @@ def settle(config: Config, cluster: Cluster) -> Config:
         config = replace(config, nodes=max(1, len(enough) - config.num_learner_nodes))
     wanted = resources_wanted(config)
     chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
-    if len(chosen) < len(wanted):
+    if len(chosen) < len(wanted) and cluster.grows:
+        chosen = _wait_for_one(config, cluster)
+    elif len(chosen) < len(wanted):
         cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
         if config.evaluator == "node":
             cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
@@ -83,11 +90,27 @@ def settle(config: Config, cluster: Cluster) -> Config:
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
         )
     if config.num_workers is None:
-        of_evaluator = cores_wanted(config, 0)[: config.num_nodes]
-        config = replace(
-            config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
-        )
+        of_evaluator = cores_wanted(config, 0)
+        free = [machine.cores - of_evaluator[n] for n, machine in chosen.items() if n < config.num_nodes]
+        config = replace(config, num_workers=min(MOST_WORKERS, *free))
     return config
+
+
+def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
+    """Ask for the nodes of a run, and wait until one is there that steps lanes; return the machines that there are."""
+    wanted, cores = resources_wanted(config), cores_wanted(config, config.num_workers or 1)
+    has_said = False
+    while True:
+        chosen = choose(cluster.machines(), wanted, cores)
+        if any(place < config.num_nodes for place in chosen):
+            return chosen
+        bundles = bundles_of(wanted, cores, chosen)
+        cluster.want(bundles)
+        if not has_said:
+            asked = in_words(missing(bundles, chosen))
+            print(f"waiting for the cluster {cluster.name} to grow: {asked} asked for", file=sys.stderr, flush=True)
+            has_said = True
+        time.sleep(LOOK_SECONDS)
 
 
 def _asking(config: Config) -> str:
