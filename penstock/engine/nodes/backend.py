@@ -1,8 +1,8 @@
-"""The ray backend: learners at home, lanes on the nodes of a cluster.
+"""The ray backend: the learner at home, lanes on the nodes of a cluster; further learners at home, or on nodes, too.
 
 At home the roles are processes of the local backend. One of them, the receiver, stands where rollout workers would be.
 Each node has a host, which runs the same rollout workers, and a policy worker where inference is central, as a machine
-alone would.
+alone would; or one learner of the group.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class NodesBackend:
             self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._asked_for} asked for"))
         for node in self._nodes:
             if node.rank:  # of the others the receiver tells
-                node.says_of_learner(is_there=False)
+                node.learner_seen(is_there=False)
                 self._show(node)
 
     def pump(self, timeout: float) -> None:
@@ -252,7 +252,9 @@ class NodesBackend:
                     self._evaluations.tell(node.host)
             return
         if time.monotonic() > node.connected_by:
-            raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
+            of_lanes = f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}"
+            of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
+            raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
         if node.rank:
             is_connected = node.host.is_late and self._connection.reaches(node.host.machine)
         else:
@@ -275,7 +277,7 @@ class NodesBackend:
             if is_rollout or node.rank or node.number == 0:  # one policy worker stands for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
             if node.rank and gauges[WALL].any() and not node.status.is_there:
-                node.says_of_learner(is_there=True)
+                node.learner_seen(is_there=True)
                 self._show(node)
         if heard.failure:
             raise self._cluster.NodeLost(heard.failure)

@@ -62,7 +62,7 @@ class Node:
         """ "node-<number>"."""
         return f"node-{self.number}"
 
-    def says_of_learner(self, *, is_there: bool) -> None:
+    def learner_seen(self, *, is_there: bool) -> None:
         """Take whether its learner is there. One that is replaced by its host is."""
         self.complete(NodeStatus(is_there=is_there or self.status.is_there, learner=self.rank))
 
