@@ -199,7 +199,11 @@ class NodesBackend:
             taken += deaf
         for place, machine in found.items():
             node = empty[place]
-            node.host = self._cluster.Hosted(machine, machine.cores if node.rank else cores[node.number], node.resource)
+            if node.rank:
+                gpus = 0 if self._config.device == "cpu" else 1
+                node.host = self._cluster.Hosted(machine, machine.cores, node.resource, gpus)
+            else:
+                node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1

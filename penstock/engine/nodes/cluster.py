@@ -213,7 +213,9 @@ class Hosted:
     cores
         That it is to have for itself.
     resource
-        Which it must have; None: none. A GPU it has for itself.
+        Which it must have; None: none.
+    num_gpus
+        That it is to have for itself.
 
     Attributes
     ----------
@@ -223,12 +225,12 @@ class Hosted:
         Whether that was there when `look_at` looked last.
     """
 
-    def __init__(self, machine: Machine, cores: int, resource: str | None) -> None:
+    def __init__(self, machine: Machine, cores: int, resource: str | None, num_gpus: int = 0) -> None:
         self.machine = machine
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
             num_cpus=cores,
-            num_gpus=1 if resource == GPU else 0,
+            num_gpus=num_gpus,
             resources=None if resource in (None, GPU) else {resource: SHARE},
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             max_restarts=0,
