@@ -216,7 +216,9 @@ def test_a_first_learner_that_is_new_does_not_wait_for_ever_for_one_that_could_t
     monkeypatch.setattr(leading, "ANSWER_SECONDS", seconds)
     board, learner, said = Board(2), Successor(), []
     arena = SimpleNamespace(control=np.zeros(len(Control), np.int64))
-    arena.control[[Control.UPDATES, Control.BATCHES]] = 5, 4
+    before = Successor()
+    before.standing = lambda: {"updates": 5, "batches": 4}
+    leading.Leader(before, board.spec, arena, said.append)
     leader = leading.Leader(learner, replace(board.spec, is_successor=True), arena, said.append)
     leader.handle("a command")
     leader.poll()

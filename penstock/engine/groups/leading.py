@@ -50,6 +50,8 @@ class Leader:
         self._next_look = 0.0
         self._asks_until = time.monotonic() + ANSWER_SECONDS  # what another has to go on with
         learner.together = self._together
+        if self._has_state:
+            self._write_down()
         self._hold_meeting()
 
     def poll(self) -> bool:
@@ -59,9 +61,7 @@ class Leader:
             self._look()
         has_worked = self._has_state and self._learner.poll()
         if has_worked:
-            standing = self._learner.standing()
-            self._control[Control.UPDATES] = standing["updates"]
-            self._control[Control.BATCHES] = standing.get("batches", 0)
+            self._write_down()
         return has_worked
 
     def handle(self, command: Command) -> None:
@@ -124,6 +124,12 @@ class Leader:
             "optimisers and target networks are as the run began"
         ))  # fmt: skip
         self._hear_deferred()
+
+    def _write_down(self) -> None:
+        """Leave to a successor what does not go with the weights."""
+        standing = self._learner.standing()
+        self._control[Control.UPDATES] = standing["updates"]
+        self._control[Control.BATCHES] = standing.get("batches", 0)
 
     def _hear_deferred(self) -> None:
         while self._deferred:
