@@ -1,6 +1,6 @@
 """Do several learners of one policy learn what one does? The same batches, learned from by one and by a group.
 
-    python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--pace]
+    python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--nodes] [--pace]
 
 Each run trains in the serial backend until it has made so many updates, and keeps what it has learned from. Then that
 is learned from again: by one learner, and by a group of processes, from the same weights. Printed are the largest
@@ -8,6 +8,8 @@ differences of any weight, target network or statistic from the run's own: of on
 that starts from weights rounded differently, and of the group. Of numbers above 1, as the variance of returns, it is
 the relative difference. The mark is 1e-5. Where a rounding error at the start grows beyond that by itself, it is no
 mark for the group. The exit code is 1 if it is missed elsewhere.
+
+With ``--nodes`` every learner beside the first is on a node of its own, of a Ray cluster simulated on this machine.
 
 ``--pace`` prints instead how many updates per second one learner and a group make of a small and of a large network,
 in turns.
@@ -17,11 +19,12 @@ from __future__ import annotations
 
 import argparse
 import copy
+import logging
 import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +102,9 @@ class Lessons:
         learner.together = keeping
 
 
+InGroup = Callable[[Lessons, int], tuple[dict[str, Any], float]]
+
+
 def lessons_of(name: str, settings: dict[str, Any], updates: int) -> Lessons:
     """Train until so many updates are made, and return what was learned from."""
     built, kept = LearnerRole.build, list[Lessons]()
@@ -163,6 +169,19 @@ def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float
     return found
 
 
+def learned_on_nodes(lessons: Lessons, size: int) -> tuple[dict[str, Any], float]:
+    """The same, where the others are on nodes of the cluster that this process is connected to, each on another."""
+    import ray
+
+    board = Board(size, ray.util.get_node_ip_address())
+    there = ray.remote(learned).options(num_cpus=1, max_retries=0)  # type: ignore[attr-defined]
+    others = [there.remote(lessons, board.spec, rank) for rank in range(1, size)]
+    found = learned(lessons, board.spec)
+    ray.get(others)
+    board.close()
+    return found
+
+
 def largest_difference(one: Any, other: Any) -> float:
     """Of all numbers in two states, in their own size where that is more than 1: weights, targets and statistics."""
     if isinstance(one, Tensor):
@@ -174,7 +193,22 @@ def largest_difference(one: Any, other: Any) -> float:
     return 0.0
 
 
-def compare(names: list[str], size: int, updates: int) -> bool:
+@contextmanager
+def connected_to_nodes(count: int) -> Iterator[None]:
+    """Within the block there is a cluster of so many nodes of one core."""
+    import ray
+
+    from penstock.engine.nodes.cluster import simulated
+
+    with simulated(count, 1) as address:
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def compare(names: list[str], size: int, updates: int, in_group: InGroup) -> bool:
     """Print a row for each run; return whether all are within the mark."""
     print(f"{'':<18} {'updates':>8} {'batches':>8} {'one learner':>12} {'rounded':>12} {f'{size} learners':>12}")
     is_met = True
@@ -183,7 +217,7 @@ def compare(names: list[str], size: int, updates: int) -> bool:
         assert lessons.after is not None
         alone, rounded, together = (
             largest_difference(lessons.after, found)
-            for found in (learned(lessons)[0], learned(lessons, rounded=True)[0], learned_together(lessons, size)[0])
+            for found in (learned(lessons)[0], learned(lessons, rounded=True)[0], in_group(lessons, size)[0])
         )
         is_met &= together <= max(MARK, rounded)
         missed = "" if together <= MARK else "  no mark" if rounded > MARK else "  MISSED"
@@ -214,6 +248,7 @@ def main() -> None:
     flags.add_argument("runs", nargs="*", metavar="RUN", help="all of them when left out")
     flags.add_argument("--learners", type=int, default=2)
     flags.add_argument("--updates", type=int, default=100)
+    flags.add_argument("--nodes", action="store_true")
     flags.add_argument("--pace", action="store_true")
     flags.add_argument("--turns", type=int, default=3, help="of --pace")
     given = flags.parse_args()
@@ -222,8 +257,11 @@ def main() -> None:
     print(describe())
     if given.pace:
         pace(given.learners, given.turns)
-    elif not compare(given.runs or list(RUNS), given.learners, given.updates):
-        sys.exit(1)
+        return
+    with connected_to_nodes(given.learners - 1) if given.nodes else nullcontext():
+        in_group = learned_on_nodes if given.nodes else learned_together
+        if not compare(given.runs or list(RUNS), given.learners, given.updates, in_group):
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -397,21 +397,20 @@ def test_the_closest_name_is_offered_only_where_one_is_close():
 
 MAY_CHANGE = """
     env env_kwargs vectorize team_reward on_env_error num_workers num_envs_per_worker num_groups inference backend
-    address nodes evaluator num_learners device precision seed learning_rate learning_rate_schedule total_steps
-    max_seconds
-    target_return eval_interval eval_episodes eval_max_steps checkpoint_interval keep_checkpoints batch_size
-    segment_length max_grad_norm entropy_coef entropy_coef_final value_coef max_policy_lag num_epochs gae_lambda
-    normalize_advantages clip_range target_kl value_clip_range num_minibatches advantage_estimator rho_bar c_bar
-    rho_pg_bar vtrace_lambda reduction rmsprop_decay rmsprop_eps rmsprop_eps_inside entropy_spread learning_starts
-    updates_per_step ratio_slack publish_interval save_replay optimizer_eps double priority_beta priority_beta_final
-    target_period exploration exploration_final exploration_steps exploration_exponent actor_learning_rate tau
-    exploration_noise target_noise target_noise_clip policy_delay alpha target_entropy replay policy_cloning_coef
-    value_cloning_coef trust_region num_batches batch_uses rho_target kl_coef eval_exploration priority_eta q_lambda
-    dropped_quantiles adam_beta1 adam_beta2 adam_eps pbt pbt_interval pbt_start pbt_fraction pbt_metric pbt_episodes
-    max_actor_grad hindsight goals_per_step redistribution_value redistribution_share redistribution_trace
-    redistribution_points redistribution_max_error redistributor_learning_rate redistributor_interval
-    redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps opponents
-    opponent_pool opponent_interval opponent_share opponent_sampling eval_against
+    address nodes evaluator num_learners learner_nodes device precision seed learning_rate learning_rate_schedule
+    total_steps max_seconds target_return eval_interval eval_episodes eval_max_steps checkpoint_interval
+    keep_checkpoints batch_size segment_length max_grad_norm entropy_coef entropy_coef_final value_coef max_policy_lag
+    num_epochs gae_lambda normalize_advantages clip_range target_kl value_clip_range num_minibatches advantage_estimator
+    rho_bar c_bar rho_pg_bar vtrace_lambda reduction rmsprop_decay rmsprop_eps rmsprop_eps_inside entropy_spread
+    learning_starts updates_per_step ratio_slack publish_interval save_replay optimizer_eps double priority_beta
+    priority_beta_final target_period exploration exploration_final exploration_steps exploration_exponent
+    actor_learning_rate tau exploration_noise target_noise target_noise_clip policy_delay alpha target_entropy replay
+    policy_cloning_coef value_cloning_coef trust_region num_batches batch_uses rho_target kl_coef eval_exploration
+    priority_eta q_lambda dropped_quantiles adam_beta1 adam_beta2 adam_eps pbt pbt_interval pbt_start pbt_fraction
+    pbt_metric pbt_episodes max_actor_grad hindsight goals_per_step redistribution_value redistribution_share
+    redistribution_trace redistribution_points redistribution_max_error redistributor_learning_rate
+    redistributor_interval redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
+    opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them

@@ -106,6 +106,9 @@ class Config(PopulationConfig):
     rollout workers'."""
     num_learners: int = 1
     """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update."""
+    learner_nodes: int | dict[str, int] = 0
+    """With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+    that have a custom resource of Ray's, by its name; the first learner is at home."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -236,6 +239,16 @@ class Config(PopulationConfig):
         """Nodes that step lanes; with "all" they are counted when the run begins, and are 1 until then."""
         nodes = sum(self.nodes.values()) if isinstance(self.nodes, dict) else self.nodes
         return nodes if isinstance(nodes, int) else 1
+
+    @property
+    def num_learner_nodes(self) -> int:
+        """Nodes that have a learner each."""
+        return sum(self.learner_nodes.values()) if isinstance(self.learner_nodes, dict) else self.learner_nodes
+
+    @property
+    def learners_at_home(self) -> int:
+        """Learners of a policy that are on this machine."""
+        return self.num_learners - self.num_learner_nodes
 
     @property
     def workers_per_node(self) -> int:

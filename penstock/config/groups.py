@@ -17,8 +17,7 @@ _GROUPS = {
     },
     "machine": {
         "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "evaluator",
-        "num_learners",
-        "device", "precision",
+        "num_learners", "learner_nodes", "device", "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

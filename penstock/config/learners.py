@@ -15,6 +15,7 @@ def require_legal_learners(config: Config) -> None:
     """Raise `ConfigError` where so many learners cannot share the updates of such a run; the message says which can."""
     size = config.num_learners
     require(size > 0, "num_learners", size, "1 or more")
+    _require_legal_nodes(config)
     if size == 1:
         return
     if config.backend == "serial":
@@ -37,3 +38,22 @@ def require_legal_learners(config: Config) -> None:
                 f"num_learners={size} is {'more than' if size > count else 'no divisor of'} the {count} {what}, of "
                 f"which each learner has the same share: use {' or '.join(map(str, near))}"
             )
+
+
+def _require_legal_nodes(config: Config) -> None:
+    nodes = config.learner_nodes
+    counts = nodes.values() if isinstance(nodes, dict) else [nodes]
+    is_legal = bool(counts) and all(type(n) is int and n >= isinstance(nodes, dict) for n in counts)
+    legal = 'a number of nodes, or such as {"learner": 2}: how many have a resource, by its name'
+    require(is_legal, "learner_nodes", nodes, legal)
+    if config.num_learner_nodes and config.backend != "ray":
+        raise ConfigError(
+            f'learner_nodes={nodes!r} is for backend="ray", found backend="{config.backend}", which has no nodes: use '
+            'backend="ray", or leave it out'
+        )
+    if config.num_learner_nodes >= config.num_learners:
+        raise ConfigError(
+            f"learner_nodes={nodes!r} puts {config.num_learner_nodes} of num_learners={config.num_learners} learners "
+            f"on nodes, and the first is at home: use num_learners={config.num_learner_nodes + 1} or more, or fewer "
+            "learner_nodes"
+        )

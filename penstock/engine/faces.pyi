@@ -97,6 +97,9 @@ class APPO(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -260,6 +263,7 @@ class APPO(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -406,6 +410,9 @@ class PPO(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -561,6 +568,7 @@ class PPO(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -703,6 +711,9 @@ class A2C(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -846,6 +857,7 @@ class A2C(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -982,6 +994,9 @@ class A3C(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Rollout workers learn on the CPU.
     precision
@@ -1100,6 +1115,7 @@ class A3C(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1224,6 +1240,9 @@ class IMPALA(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1385,6 +1404,7 @@ class IMPALA(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1529,6 +1549,9 @@ class IMPACT(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1664,6 +1687,7 @@ class IMPACT(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -1797,6 +1821,9 @@ class CLEAR(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -1962,6 +1989,7 @@ class CLEAR(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2108,6 +2136,9 @@ class LASER(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2271,6 +2302,7 @@ class LASER(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2416,6 +2448,9 @@ class PQN(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2555,6 +2590,7 @@ class PQN(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -2689,6 +2725,9 @@ class DQN(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -2875,6 +2914,7 @@ class DQN(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3031,6 +3071,9 @@ class Rainbow(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3217,6 +3260,7 @@ class Rainbow(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3373,6 +3417,9 @@ class ApeX(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3557,6 +3604,7 @@ class ApeX(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -3712,6 +3760,9 @@ class R2D2(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -3896,6 +3947,7 @@ class R2D2(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4051,6 +4103,9 @@ class DDPG(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4193,6 +4248,7 @@ class DDPG(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4328,6 +4384,9 @@ class TD3(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4476,6 +4535,7 @@ class TD3(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4614,6 +4674,9 @@ class SAC(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -4760,6 +4823,7 @@ class SAC(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -4897,6 +4961,9 @@ class TQC(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5050,6 +5117,7 @@ class TQC(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5190,6 +5258,9 @@ class CrossQ(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5342,6 +5413,7 @@ class CrossQ(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
@@ -5482,6 +5554,9 @@ class ApeXDPG(Face):
         rollout workers'.
     num_learners
         Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+    learner_nodes
+        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
+        that have a custom resource of Ray's, by its name; the first learner is at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
@@ -5629,6 +5704,7 @@ class ApeXDPG(Face):
         nodes: int | Literal["all"] | dict[str, int] = 1,
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
+        learner_nodes: int | dict[str, int] = 0,
         device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",

@@ -13,7 +13,7 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, change_config, with_schedules
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
-from penstock.engine.nodes.backend import leave_cluster, on_cluster
+from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
 from penstock.engine.supervisor import Supervisor

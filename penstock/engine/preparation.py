@@ -179,11 +179,12 @@ def require_learners(algorithm: type[Algorithm], config: Config) -> None:
         return
     if why := data_path(algorithm, config).why_one_learner():
         raise ConfigError(f"{algorithm.name()} cannot use num_learners={size}: {why}; use num_learners=1")
-    first = device.index or 0
-    if device.type == "cuda" and (left := _num_gpus() - first) < size:
+    first, here, away = device.index or 0, config.learners_at_home, config.num_learner_nodes
+    if device.type == "cuda" and (left := _num_gpus() - first) < here:
+        at_home = f" of the {here} at home" if away else ""
         raise ConfigError(
-            f"num_learners={size} needs a GPU for each, from {device.type}:{first} on, and torch {torch.__version__} "
-            f'sees {left} there: use num_learners={max(1, left)}, or device="cpu"'
+            f"num_learners={size} needs a GPU for each{at_home}, from {device.type}:{first} on, and torch "
+            f'{torch.__version__} sees {left} there: use num_learners={max(1, left) + away}, or device="cpu"'
         )
 
 

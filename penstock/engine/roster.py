@@ -71,7 +71,7 @@ def role_specs(
     is_central = infers_centrally(config.inference, algorithms[0])
     is_shared = learners_share_a_process(policies, shape.num_workers)
     policy_threads, learner_threads = share_threads(
-        config, shape.num_workers, is_central, 1 if is_shared else len(policies) * config.num_learners
+        config, shape.num_workers, is_central, 1 if is_shared else len(policies) * config.learners_at_home
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
@@ -99,7 +99,7 @@ def role_specs(
             learners.append(learner)
         for rank in range(1, group.size if group is not None else 1):
             assert group is not None
-            specs.append(RankRole(on_device_of(policy.algorithm, rank), policy.path, group, rank, learner_threads))
+            specs.append(RankRole(on_device_of(policy.algorithm, rank), group, rank, learner_threads))
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
     if guests and is_central:

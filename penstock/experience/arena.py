@@ -30,6 +30,10 @@ class Control(IntEnum):
     """How often they were called to something that all of them do; written by the first of them."""
     TOGETHER = 6
     """How often they have come together; written by the first of them."""
+    UPDATES = 7
+    """Updates that they have made; written by the first of them."""
+    BATCHES = 8
+    """Batches that they have learned from, where these come from replay; written by the first of them."""
 
 
 class Contribution(IntEnum):

@@ -205,7 +205,7 @@ class RunShape:
             return name, (nbytes,), "uint8", nbytes
 
         rows, size = self.num_slots * self.rows_per_slot, self.state_size
-        yield array("control", (8, ALIGNMENT // 8), "int64")
+        yield array("control", (9, ALIGNMENT // 8), "int64")
         yield array("tunables", (1 + MOST_TUNABLES,), "float64")
         num_roles = self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)) + self.num_learners - 1
         yield array("gauges", (num_roles, 32), "float64")

@@ -326,20 +326,18 @@ def _policies(policies: Sequence[PolicyStatus]) -> Table:
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
-    """A row for each node that steps lanes."""
+    """A row for each node that steps lanes, or has a learner."""
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
         table.add_column(title, justify="left" if title in ("node", "machine") else "right")
     for node in nodes:
         faults = node.faults + node.stale + node.doubled
-        rates = (
-            (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
-            if node.is_there
-            else ("-", "-", "-")
-        )
+        rates = (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
+        rates = rates if node.is_there and not node.learner else ("-", "-", "-")
+        lanes = f"rank-{node.learner}" if node.learner else f"{node.lanes:,}"
         name = Text(node.name, "" if node.is_there else "bold red")
-        host = node.host if node.is_there else f"{node.host} (not there)".strip()
-        table.add_row(name, host, f"{node.lanes:,}", *rates, f"{faults:,}")
+        host = node.host if node.is_there else f"{node.host} (not there)" if node.host else "(asked for)"
+        table.add_row(name, host, lanes, *rates, f"{faults:,}")
     return table
 
 

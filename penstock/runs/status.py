@@ -41,15 +41,17 @@ class MatchStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeStatus:
-    """One moment of a node that steps lanes for a run."""
+    """One moment of a node that steps lanes for a run, or has one of its learners."""
 
     name: str = ""
     """"node-0", "node-1" and so on."""
     host: str = ""
     """Name of the machine; of the last one while there is none."""
     lanes: int = 0
+    learner: int = 0
+    """Rank of the learner that it has; 0: it steps lanes."""
     is_there: bool = False
-    """Whether it is connected; else its lanes stand still."""
+    """Whether it is connected; else its lanes stand still, or its learner is missing."""
     steps: int = 0
     """Steps that it has brought."""
     steps_per_second: float = 0.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.config import Config
 from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, views_of
-from penstock.engine.nodes.choosing import Machine, choose, cores_wanted
+from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.host import About, differences
 from penstock.engine.nodes.stream import Stream, connect, welcome
 
@@ -112,6 +112,15 @@ def test_the_first_node_has_a_core_more_where_the_evaluator_is_on_it():
     cores = cores_wanted(Config(**settings, evaluator="node"), 4)
     assert cores == [5, 4]
     assert {place: machine.id for place, machine in choose(MACHINES, [None, None], cores).items()} == {0: "b", 1: "a"}
+
+
+def test_nodes_with_a_learner_come_after_those_with_lanes_and_need_a_gpu_where_the_run_has_some():
+    settings = {"env": "CartPole-v1", "backend": "ray", "nodes": {"a": 2}, "num_learners": 4}
+    assert resources_wanted(Config(**settings, learner_nodes=2)) == ["a", "a", None, None]
+    assert resources_wanted(Config(**settings, learner_nodes=2, device="cuda")) == ["a", "a", "GPU", "GPU"]
+    some = Config(**settings, learner_nodes={"b": 1}, device="cuda", evaluator="node")
+    assert resources_wanted(some) == ["a", "a", "b"]
+    assert cores_wanted(some, 8) == [9, 8, 1]
 
 
 def test_versions_that_differ_are_named():

@@ -1,5 +1,6 @@
 """Runs whose lanes are stepped by the nodes of a Ray cluster: two simulated ones, shared by all tests."""
 
+import json
 import os
 import signal
 import sys
@@ -15,12 +16,14 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.nodes.backend import on_cluster
 from penstock.engine.nodes.host import about_here
+from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
-from tests.engine.processes import Watched
+from penstock.experience.arena import Control
+from tests.engine.processes import Watched, wait_until
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
+internal_kv = pytest.importorskip("ray.experimental.internal_kv")
 pytestmark = pytest.mark.timeout(180)
 STORE = 100 * 2**20
 CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
@@ -84,6 +87,39 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert status.nodes[0].steps > status.nodes[1].steps > 5_000
 
 
+def together(trainer, meetings):
+    """Wait until all learners have come together so often; then updates are made by all of them."""
+    backend, control = trainer._supervisor.backend, trainer._policies[0].arena.control
+    wait_until(lambda: backend.pump(0.05) or control[Control.TOGETHER] == meetings, "the learners are together")
+
+
+def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_would(on_nodes):
+    settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 4_096}
+    with Trainer(PPO, **CARTPOLE, **settings) as alone:
+        alone.train(quiet=True)
+        weights = alone.get_parameters()[0]
+
+    apart = {**on_nodes, "nodes": {"left": 1}, "num_learners": 2, "learner_nodes": {"right": 1}}
+    with Trainer(PPO, **apart, **settings) as trainer:
+        host = lambda: trainer._supervisor.backend._nodes[1].host  # noqa: E731
+        trainer.train(256, quiet=True)
+        together(trainer, 1)
+        trainer.train(1_024, quiet=True)
+        assert trainer.status.experience["learners/together"] == 2
+        killed = [host().about(10.0).pid, *host().pids().values()]
+        os.kill(killed[0], signal.SIGKILL)
+        trainer.train(256, quiet=True)  # in which the first learner sees that the other is gone
+        together(trainer, 2)
+        trainer.train(quiet=True)
+        status, family = trainer.status, Watched([host().about(10.0).pid, *host().pids().values()])
+        for name, tensor in trainer.get_parameters()[0].items():
+            np.testing.assert_allclose(tensor, weights[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert status.steps == 4_096 and status.experience["learners/together"] == 2
+    shown = [(node.name, node.learner, node.is_there, node.faults) for node in status.nodes]
+    assert shown == [("node-0", 0, True, 0), ("node-1", 1, True, 1)]
+    assert family.left_after(5.0) == [] and not any(map(psutil.pid_exists, killed))
+
+
 def made_at_home_only():
     """An environment that lacks something on every node: what Ray has started knows its raylet."""
     if "RAY_RAYLET_PID" in os.environ:
@@ -95,6 +131,12 @@ def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):
     trainer = Trainer(APPO, **{**on_nodes, "env": made_at_home_only}, total_steps=1_000)
     with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
         trainer.train(quiet=True)
+
+
+def test_too_few_nodes_for_lanes_and_learners_are_an_error(on_nodes):
+    asked = "nodes=2 and learner_nodes=1 ask for 3 nodes with 1 cores, for num_workers=1; the cluster"
+    with pytest.raises(ConfigError, match=asked):
+        Trainer(PPO, **on_nodes, num_learners=2, learner_nodes=1)
 
 
 def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
@@ -175,3 +217,38 @@ def test_where_ray_is_not_installed_the_error_says_how_to_get_it(monkeypatch):
 def test_nodes_have_no_place_for_guests():
     with pytest.raises(ConfigError, match='backend="ray" has no place for guests on nodes, and opponents=\'past\''):
         Trainer(APPO, **CARTPOLE, backend="ray", opponents="past", num_agents=2)
+
+
+def asked_for():
+    """What an autoscaler is asked to make room for."""
+    return json.loads(internal_kv._internal_kv_get("autoscaler_resource_request"))
+
+
+def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_takes_others(
+    on_nodes, cluster, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RAY_NODE_TYPE_NAME", "late")  # as an autoscaler has it on machines that it starts
+    late = {"num_cpus": 2, "object_store_memory": STORE, "resources": {"late": 1}}
+    added = [cluster.add_node(**late)]
+    asked = []
+
+    def grow(status):
+        if len(added) == 1 and status.steps > 2_000:
+            assert [(node.is_there, node.steps > 0, bool(node.host)) for node in status.nodes] == [
+                (True, True, True), (False, False, False)
+            ]  # fmt: skip
+            asked.append(asked_for())
+            added.append(cluster.add_node(**late))
+        return not (len(status.nodes) == 2 and status.nodes[1].steps)
+
+    settings = {**on_nodes, "nodes": {"late": 2}, "run_dir": tmp_path / "run", "segment_length": 32}
+    try:
+        with Trainer(PPO, **settings, total_steps=10**9) as trainer:
+            assert trainer.train(quiet=True, on_update=grow).stopped == "callback"
+            asked.append(asked_for())
+    finally:
+        for node in added:
+            cluster.remove_node(node)
+    assert asked == [[{"CPU": 2}, {"CPU": 1, "late": 0.001}], [{"CPU": 2}, {"CPU": 2}]]
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "1 of 2 nodes are there: 1 node with 1 core and late asked for" in log

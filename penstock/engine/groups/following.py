@@ -11,7 +11,7 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.groups.meeting import GroupSpec, Seat
 from penstock.engine.groups.parcels import Kind, Post, batch_in, state_in
 from penstock.engine.messages import Command, Tell, unknown
-from penstock.engine.paths import DataPath
+from penstock.engine.paths import data_path
 from penstock.engine.roles.specs import Role, begin_on
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
@@ -24,7 +24,6 @@ class RankRole:
     """A learner of a group beside the first. Nothing of the run is lost with it."""
 
     algorithm: Algorithm
-    path: DataPath
     group: GroupSpec
     rank: int
     num_threads: int
@@ -38,7 +37,7 @@ class RankRole:
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make its networks and optimisers."""
         begin_on(self.algorithm.config.device)
-        return Follower(self.path.apprentice(self.algorithm), self.group, self.rank, arena)
+        return Follower(data_path(self.algorithm).apprentice(self.algorithm), self.group, self.rank, arena)
 
 
 class Apprentice(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.engine.groups.meeting import GroupSpec, Seat
+from penstock.engine.groups.meeting import ANSWER_SECONDS, GroupSpec, Seat
 from penstock.engine.groups.parcels import Post, state_in
 from penstock.engine.messages import Command, Note, Tell
 from penstock.engine.roles.learner import Learner
@@ -21,7 +21,8 @@ class Leader:
     """A learner that learns with others as soon as they are there, and alone while they are not.
 
     It collects, draws, counts, publishes, saves and reports as if it were the only one. What it learns from goes to the
-    others, too. All come to the same weights, so any of them can say what another has to go on with.
+    others, too. All come to the same weights, so any of them can say what another has to go on with. Where none is left
+    that can, the weights are those that were published last, and the rest is as it was when the run began.
 
     Parameters
     ----------
@@ -33,11 +34,6 @@ class Leader:
         Its policy's arena.
     report
         Called with `Note` when the others come or go.
-
-    Raises
-    ------
-    RuntimeError
-        From `poll`: it stands in for one that has died, and no other has learned with that one.
     """
 
     def __init__(self, learner: Learner, spec: GroupSpec, arena: ExperienceArena, report: Tell) -> None:
@@ -52,7 +48,10 @@ class Leader:
         self._group: Group | None = None
         self._post: Post | None = None
         self._next_look = 0.0
+        self._asks_until = time.monotonic() + ANSWER_SECONDS  # what another has to go on with
         learner.together = self._together
+        if self._has_state:
+            self._write_down()
         self._hold_meeting()
 
     def poll(self) -> bool:
@@ -60,7 +59,10 @@ class Leader:
         if self._group is None and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_INTERVAL
             self._look()
-        return self._has_state and self._learner.poll()
+        has_worked = self._has_state and self._learner.poll()
+        if has_worked:
+            self._write_down()
+        return has_worked
 
     def handle(self, command: Command) -> None:
         """Take a command; without anything learned yet, later."""
@@ -80,18 +82,19 @@ class Leader:
         """Ask all learners to get ready to come together, whatever group they are in."""
         self._group = self._post = None
         self._control[Control.MEETING] += 1
-        self.bell.ring()
+        self._announce(is_new=True)
         self._show()
 
     def _look(self) -> None:
         meeting = int(self._control[Control.MEETING])
         others = self._seat.others_ready(meeting)
         if others is None:
+            if not self._has_state and time.monotonic() > self._asks_until:
+                self._take_published(f"not all others have come within {ANSWER_SECONDS:.0f} s")
             return
-        can_tell = [self._has_state, *(other.has_state for other in others)]
-        if not any(can_tell):
-            raise RuntimeError("the learner has died, and no other of its group had learned anything yet")
-        source = can_tell.index(True)
+        if not self._has_state and not any(other.has_state for other in others):
+            self._take_published("no other has learned yet")
+        source = [self._has_state, *(other.has_state for other in others)].index(True)
         self._seat.invite(meeting, others, source)
         self._call()
         try:
@@ -108,6 +111,27 @@ class Leader:
         self._has_state, self._learner.is_changed_apart = True, False
         self._show()
         self._report(Note(f"{self._size} learners learn together from step {self._learner.standing()['steps']:,}"))
+        self._hear_deferred()
+
+    def _take_published(self, why: str) -> None:
+        """Go on, in the place of a first learner that has died, with what it has left to everybody."""
+        state, control = self._learner.published_state(), self._control
+        state["standing"] |= {"updates": int(control[Control.UPDATES]), "batches": int(control[Control.BATCHES])}
+        self._learner.take_state(state)
+        self._has_state, steps = True, state["standing"]["steps"]
+        self._report(Note(
+            f"the learner goes on from the weights that were published last, of step {steps:,}: it is new, and {why}; "
+            "optimisers and target networks are as the run began"
+        ))  # fmt: skip
+        self._hear_deferred()
+
+    def _write_down(self) -> None:
+        """Leave to a successor what does not go with the weights."""
+        standing = self._learner.standing()
+        self._control[Control.UPDATES] = standing["updates"]
+        self._control[Control.BATCHES] = standing.get("batches", 0)
+
+    def _hear_deferred(self) -> None:
         while self._deferred:
             self._learner.handle(self._deferred.pop(0))
 
@@ -148,7 +172,12 @@ class Leader:
     def _call(self) -> None:
         """Have the others come: each call is for one thing that all of them do."""
         self._control[Control.CALLS] += 1
+        self._announce(is_new=False)
+
+    def _announce(self, *, is_new: bool) -> None:
+        """Wake the others, wherever they are."""
         self.bell.ring()
+        self._seat.call(int(self._control[Control.MEETING]), int(self._control[Control.CALLS]), is_new=is_new)
 
     def _part(self) -> None:
         steps = self._learner.standing()["steps"]

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
 
+from penstock.engine.groups.silence import broken_by_silence
 from penstock.nn import Group
 
 HERE = "127.0.0.1"
+CALLED = "called"  # on the board: the newest call, and under it a mark for each
 CONNECT_SECONDS = 5.0  # what learners that are all ready have to connect
 ANSWER_SECONDS = 60.0  # what they have to come to the same point of an update
 
@@ -32,14 +34,18 @@ class GroupSpec:
     ----------
     size
         Learners.
-    port
-        Where the board is, on this machine.
+    port, address
+        Where the board is.
+    is_spread
+        Whether some of them are on other nodes.
     is_successor
         Whether this is the first learner, in the place of one that has died: others have what that one had.
     """
 
     size: int
     port: int
+    address: str = HERE
+    is_spread: bool = False
     is_successor: bool = False
 
 
@@ -50,26 +56,34 @@ class Board:
     ----------
     size
         Learners of the group.
+    address
+        Of this machine, by which other nodes reach it; None: it is reached from this machine alone.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, address: str | None = None) -> None:
         listening = socket.socket()
-        listening.bind((HERE, 0))  # reached from this machine alone
+        listening.bind((address or HERE, 0))
         listening.listen()
         port = listening.getsockname()[1]
         self._store: Store | None = TCPStore(
-            HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
+            address or HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
         )
-        self.spec = GroupSpec(size, port)
+        self.spec = GroupSpec(size, port, address or HERE, is_spread=address is not None)
 
     def close(self) -> None:
         """Take it away."""
         self._store = None
 
 
-def board_for(num_learners: int) -> Board | None:
+def board_for(num_learners: int, address: str | None = None) -> Board | None:
     """Make the board of so many learners of one policy; one alone needs none."""
-    return Board(num_learners) if num_learners > 1 else None
+    return Board(num_learners, address) if num_learners > 1 else None
+
+
+def store_of(spec: GroupSpec) -> TCPStore:
+    """Connect to the board of a group; raises `torch.distributed.DistError` where it cannot be reached."""
+    with broken_by_silence(spec.is_spread):
+        return TCPStore(spec.address, spec.port, is_master=False, timeout=timedelta(seconds=ANSWER_SECONDS))
 
 
 class Ready(NamedTuple):
@@ -95,8 +109,25 @@ class Seat:
     def __init__(self, spec: GroupSpec, rank: int, device: torch.device) -> None:
         self._spec, self._rank = spec, rank
         self._device = device if device.type == "cuda" else torch.device("cpu")
-        self._store = TCPStore(HERE, spec.port, is_master=False)
+        self._store = store_of(spec)
         self._token = secrets.token_hex(8)
+
+    def call(self, meeting: int, calls: int, *, is_new: bool) -> None:
+        """Tell learners on other nodes, who do not see the run's arena, what its words say: they listen for the mark.
+
+        Parameters
+        ----------
+        meeting, calls
+            The two words. One of them has just been counted up by one.
+        is_new
+            Whether it was the meeting.
+        """
+        if not self._spec.is_spread:
+            return
+        self._store.set(CALLED, f"{meeting} {calls}")
+        if is_new:  # a first learner that has died may have left out the mark before this
+            self._store.set(mark(meeting + calls - 1), "")
+        self._store.set(mark(meeting + calls), "")
 
     def get_ready(self, meeting: int, has_state: bool) -> None:
         """Say that this learner can be called to a meeting, and whether it has learned before."""
@@ -139,8 +170,22 @@ class Seat:
             options._timeout = patience
             return Group(ProcessGroupNCCL(store, self._rank, size, options), self._rank, size, self._device)
         of_gloo: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        of_gloo._devices = [ProcessGroupGloo.create_device(hostname=HERE)]
+        of_gloo._devices = [ProcessGroupGloo.create_device(hostname=_own_address(self._spec))]
         of_gloo._timeout = timedelta(seconds=CONNECT_SECONDS)
-        processes = ProcessGroupGloo(store, self._rank, size, of_gloo)
+        with broken_by_silence(self._spec.is_spread):
+            processes = ProcessGroupGloo(store, self._rank, size, of_gloo)
         processes.set_timeout(patience)
         return Group(processes, self._rank, size, self._device)
+
+
+def mark(number: int) -> str:
+    """Name on the board of what says that so many meetings and calls have been."""
+    return f"{CALLED}/{number}"
+
+
+def _own_address(spec: GroupSpec) -> str:
+    """Address of this machine, as the machine with the board sees it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((spec.address, spec.port))  # sends nothing
+        address: str = probe.getsockname()[0]
+        return address

@@ -1,23 +1,16 @@
-"""The ray backend: learners at home, lanes on the nodes of a cluster.
+"""The ray backend: the learner at home, lanes on the nodes of a cluster; further learners at home, or on nodes, too.
 
 At home the roles are processes of the local backend. One of them, the receiver, stands where rollout workers would be.
 Each node has a host, which runs the same rollout workers, and a policy worker where inference is central, as a machine
-alone would.
+alone would; or one learner of the group.
 """
 
 from __future__ import annotations
 
-import copy
-import math
 import secrets
-import sys
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-import cloudpickle
+from dataclasses import replace
 
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
@@ -25,72 +18,23 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.home_learner import HomeLearnerRole
-from penstock.engine.nodes.host import About, Heard, HostTask, about_here, differences
+from penstock.engine.nodes.growing import bundles_of, in_words, missing
+from penstock.engine.nodes.host import About, Heard, about_here, differences
+from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
-from penstock.engine.nodes.sender import Home, SenderRole
-from penstock.engine.paths import data_path
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.nodes.sender import Home
+from penstock.engine.nodes.tasks import Tasks, roles_at_home
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RoleSpec, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RoleKind, RunShape
-from penstock.runs.status import NodeStatus
-
-if TYPE_CHECKING:
-    from penstock.engine.nodes.cluster import Hosted
+from penstock.experience.layout import RoleKind
 
 CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
 FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
-RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
 KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
 MOST_UNANSWERED = 3  # of these in a row: then it is gone
 SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
 LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
-RATE_SECONDS = 5.0  # rates are of the last seconds
-STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
-
-
-@dataclass
-class Node:
-    """A node of the run: what stands for it now, and what came of it.
-
-    Attributes
-    ----------
-    number, resource
-        Its number, and the resource of Ray's that its machine must have.
-    host
-        What stands for it; None: nothing, its lanes stand still.
-    has_begun
-        Whether that has been told its roles.
-    incarnation, tries
-        Hosts that have stood for it, and those of them since it was connected last.
-    connected_by
-        Until when (monotonic seconds) it is to be connected.
-    heard_at
-        When (monotonic seconds) bytes were last seen to come from it.
-    faults, not_before
-        How often it was lost, and before when (monotonic seconds) it is not tried again.
-    status
-        What is shown.
-    """
-
-    number: int
-    resource: str | None
-    host: Hosted | None = None
-    has_begun: bool = False
-    incarnation: int = 0
-    tries: int = 0
-    connected_by: float = 0.0
-    heard_at: float = -math.inf
-    faults: int = 0
-    not_before: float = 0.0
-    status: NodeStatus = field(default_factory=NodeStatus)
-    seen: deque[tuple[float, int, int]] = field(default_factory=deque)
-
-    @property
-    def name(self) -> str:
-        """ "node-<number>"."""
-        return f"node-{self.number}"
 
 
 class NodesBackend:
@@ -119,32 +63,37 @@ class NodesBackend:
         self._cluster = cluster
         self._arena = arena
         self._handle = handle
-        rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
-        self._rollouts = rollouts
-        self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
-        self._learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
-        self._config: Config = self._learners[0].algorithm.config
+        learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
+        self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
-        self._nodes = [Node(n, resource) for n, resource in enumerate(resources_wanted(self._config))]
-        self._cores = arena.shape.num_workers // len(self._nodes)
+        self._grows = self._connection.grows
+        self._asked_for = ""  # in words
+        num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
+        self._nodes = [
+            Node(number, resource, number - num_nodes + first_away if number >= num_nodes else 0)
+            for number, resource in enumerate(resources_wanted(self._config))
+        ]
+        self._cores = arena.shape.num_workers // num_nodes
         self._next_look = self._next_knock = 0.0
         self._unanswered = 0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
         self._home = Home(address, token, run, 0, 0)
-        paths = rollouts[0].rollout.paths
-        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in self._learners)
+        paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
+        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in learners)
         self._evaluations: EvaluationsThere | None = None  # on the first node
-        at_home = [_at_home(spec) for spec in specs if not isinstance(spec, RolloutRole | PolicyRole)]
+        at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
             at_home.remove(evaluator)
             self._evaluations = EvaluationsThere(evaluator, arena)
-        receiver = ReceiverRole(address, token, run, len(self._nodes), paths, turns)
-        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
+        self._tasks = Tasks(specs, arena.shape, self._cores, self._home, self._evaluations)
         self._is_closed = False
+        self._place()
+        late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
+        receiver = ReceiverRole(address, token, run, num_nodes, paths, turns, late)
+        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
-            self._place()
             self._require_alike()
         except BaseException:
             self.close(0.0)
@@ -153,6 +102,13 @@ class NodesBackend:
     def start(self) -> None:
         """Make the roles at home; hosts are told theirs when they can hear it."""
         self._local.start()
+        if self._asked_for:
+            there = sum(node.host is not None for node in self._nodes)
+            self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._asked_for} asked for"))
+        for node in self._nodes:
+            if node.rank:  # of the others the receiver tells
+                node.learner_seen(is_there=False)
+                self._show(node)
 
     def pump(self, timeout: float) -> None:
         """Deliver what roles and hosts report, for up to `timeout` seconds; see to nodes that are lost, or missing.
@@ -164,6 +120,7 @@ class NodesBackend:
         """
         self._local.pump(timeout)
         self._require_head()
+        self._cluster.look_at(node.host for node in self._nodes if node.host is not None)
         for node in self._nodes:
             try:
                 self._see_to(node)
@@ -208,6 +165,8 @@ class NodesBackend:
         finally:
             for host in hosts:
                 host.kill(patience)
+            if not head_is_gone:
+                self._connection.want([])
             self._connection.num_users -= 1
             self._cluster.close_cluster(head_is_gone=head_is_gone)
 
@@ -240,15 +199,30 @@ class NodesBackend:
             taken += deaf
         for place, machine in found.items():
             node = empty[place]
-            node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
+            if node.rank:
+                gpus = 0 if self._config.device == "cpu" else 1
+                node.host = self._cluster.Hosted(machine, machine.cores, node.resource, gpus)
+            else:
+                node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1
+        self._ask_for_missing(cores)
+
+    def _ask_for_missing(self, cores: Sequence[int]) -> None:
+        """Let a cluster that grows know which nodes have no machine."""
+        there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
+        if self._grows and (len(there) < len(self._nodes) or self._asked_for):
+            bundles = bundles_of([node.resource for node in self._nodes], cores, there)
+            self._connection.want(bundles)
+            self._asked_for = in_words(missing(bundles, there))
 
     def _require_alike(self) -> None:
         """Wait until all hosts have begun, and compare what is installed there with what is here."""
         home = about_here()
         for node in self._nodes:
+            if node.host is None and self._grows:
+                continue
             if node.host is None:
                 raise ConfigError(f"{node.name} has no machine: the cluster has lost one since it was looked at")
             try:
@@ -272,16 +246,24 @@ class NodesBackend:
                     self._compare(node, about_here(), node.host.about(1.0))
                 except ConfigError as error:
                     raise self._cluster.NodeLost(str(error)) from error
-                node.host.begin(self._task(node))
+                if node.rank:
+                    node.host.begin(self._tasks.of_learner(node.rank, node.host.machine.cores))
+                else:
+                    node.host.begin(self._tasks.of_node(node.number, node.incarnation))
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
                 if self._evaluations is not None and node.number == 0:
                     self._evaluations.tell(node.host)
             return
         if time.monotonic() > node.connected_by:
-            raise self._cluster.NodeLost(f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}")
-        is_heard = time.monotonic() - node.heard_at < FRESH_SECONDS
-        if (heard := node.host.heard(is_connected=is_heard)) is not None:
+            of_lanes = f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}"
+            of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
+            raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
+        if node.rank:
+            is_connected = node.host.is_late and self._connection.reaches(node.host.machine)
+        else:
+            is_connected = time.monotonic() - node.heard_at < FRESH_SECONDS
+        if (heard := node.host.heard(is_connected=is_connected)) is not None:
             self._hear(node, heard)
 
     def _hear(self, node: Node, heard: Heard) -> None:
@@ -296,8 +278,11 @@ class NodesBackend:
             is_rollout = kind == RoleKind.ROLLOUT
             name = f"{kind}-{int(number) + node.number * self._cores}" if is_rollout else role
             # Nothing else: the node's clock counts from another beginning, and its cores are not those at home.
-            if is_rollout or node.number == 0:  # one policy worker stands for those of all nodes
+            if is_rollout or node.rank or node.number == 0:  # one policy worker stands for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
+            if node.rank and gauges[WALL].any() and not node.status.is_there:
+                node.learner_seen(is_there=True)
+                self._show(node)
         if heard.failure:
             raise self._cluster.NodeLost(heard.failure)
 
@@ -310,107 +295,22 @@ class NodesBackend:
         node.faults += 1
         node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
         node.status = replace(node.status, is_there=False, faults=node.faults)
-        self._handle(node.name, NodeSeen(node.number, node.status))
-        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\nits lanes stand still until it is back"))
+        self._show(node)
+        meanwhile = f"rank-{node.rank} is missing" if node.rank else "its lanes stand still"
+        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\n{meanwhile} until it is back"))
         if self._evaluations is not None and node.number == 0:
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
+
+    def _show(self, node: Node) -> None:
+        self._handle(node.name, NodeSeen(node.number, node.status))
 
     def _take(self, role: str, report: Report) -> None:
         """Hear a role at home; what the receiver says of nodes is completed by what is known here."""
         if isinstance(report, NodeSeen):
-            self._handle(role, NodeSeen(report.number, self._completed(self._nodes[report.number], report.status)))
+            node = self._nodes[report.number]
+            node.complete(report.status)
+            self._handle(role, NodeSeen(node.number, node.status))
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:
             self._handle(role, report)
-
-    def _completed(self, node: Node, status: NodeStatus) -> NodeStatus:
-        now, seen = time.monotonic(), node.seen
-        if status.is_there:
-            node.connected_by, node.tries = math.inf, 0
-        elif node.connected_by == math.inf:
-            node.connected_by = now + RECONNECT_SECONDS
-        if status.nbytes != node.status.nbytes:
-            node.heard_at = now
-        seen.append((now, status.steps, status.nbytes))
-        while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
-            seen.popleft()
-        began, steps, nbytes = seen[0]
-        seconds = max(now - began, 1e-9)
-        host = node.status.host if node.host is None else node.host.machine.host
-        node.status = replace(
-            status, name=node.name, host=host, faults=node.faults,
-            steps_per_second=max(0, status.steps - steps) / seconds,
-            bytes_per_second=max(0, status.nbytes - nbytes) / seconds,
-        )  # fmt: skip
-        return node.status
-
-    def _task(self, node: Node) -> bytes:
-        """What a host is told, pickled."""
-        first = node.number * self._cores
-        shapes = [_of_node(shape, self._cores, first) for shape in (self._arena.shape, *self._arena.shape.others)]
-        shape = replace(shapes[0], others=tuple(shapes[1:]))
-        home = replace(self._home, node=node.number, incarnation=node.incarnation)
-        specs: list[RoleSpec] = []
-        for worker, role in enumerate(self._rollouts[first : first + self._cores]):
-            rollout = replace(
-                role.rollout, worker=worker, paths=tuple(path.away() for path in role.rollout.paths),
-                incarnation=role.rollout.incarnation + (node.incarnation - 1) * STREAMS_OF_A_HOST,
-            )  # fmt: skip
-            specs.append(replace(role, rollout=rollout))
-        for spec in self._policy_workers:
-            specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
-        if self._evaluations is not None and node.number == 0:
-            specs.append(self._evaluations.role())
-        specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
-        task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._config.on_env_error == "restart"))
-        return task
-
-
-def _of_node(shape: RunShape, num_workers: int, first_worker: int) -> RunShape:
-    """The numbers of a policy's arena on a node."""
-    return replace(shape, num_workers=num_workers, first_worker=first_worker, others=())
-
-
-def _at_home(spec: RoleSpec) -> RoleSpec:
-    return HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
-
-
-def _on_cpu(algorithm: Any) -> Any:
-    """An algorithm that acts on a CPU: the learner's device is at home."""
-    there = copy.copy(algorithm)
-    there.config = replace(algorithm.config, device="cpu")
-    return there
-
-
-def on_cluster(algorithm: Any, config: Config) -> Config:
-    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
-
-    Parameters
-    ----------
-    algorithm
-        The class of what learns.
-    config
-        Its settings.
-
-    Raises
-    ------
-    ConfigError
-        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
-        has too few nodes or cores.
-    """
-    if why := data_path(algorithm, config).why_at_home():
-        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
-    try:
-        from penstock.engine.nodes import cluster
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "ray":
-            raise
-        raise ConfigError('backend="ray" needs Ray, which is not installed: pip install "penstock[cluster]"') from error
-    return cluster.settle(config)
-
-
-def leave_cluster() -> None:
-    """End the connection to the cluster, if there is one."""
-    if module := sys.modules.get("penstock.engine.nodes.cluster"):
-        module.close_cluster()

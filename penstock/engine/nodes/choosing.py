@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from penstock.config import Config
 
+GPU = "GPU"  # Ray's name for them
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -23,16 +25,20 @@ class Machine:
 
 
 def resources_wanted(config: Config) -> list[str | None]:
-    """The resource that each node of a run must have; None where any node will do."""
-    if isinstance(config.nodes, dict):
-        return [name for name, count in config.nodes.items() for _ in range(count)]
-    return [None] * config.num_nodes
+    """The resource that each node of a run must have; None where any node will do. Those with a learner come last."""
+    of_learner = GPU if config.device.startswith("cuda") else None
+    return [*_named(config.nodes, config.num_nodes, None),
+            *_named(config.learner_nodes, config.num_learner_nodes, of_learner)]  # fmt: skip
 
 
 def cores_wanted(config: Config, num_workers: int) -> list[int]:
-    """The cores that each node of a run must have, for so many rollout workers; on the first an evaluator may play."""
+    """The cores that each node of a run must have, for so many rollout workers; on the first an evaluator may play.
+
+    One with a learner must have one. It takes all that its machine has.
+    """
     more = config.evaluator == "node"
-    return [num_workers + (more and not number) for number in range(config.num_nodes)]
+    of_lanes = [num_workers + (more and not number) for number in range(config.num_nodes)]
+    return of_lanes + [1] * config.num_learner_nodes
 
 
 def choose(
@@ -66,3 +72,10 @@ def choose(
             left.remove(machine)
             chosen[place] = machine
     return chosen
+
+
+def _named(wanted: int | str | dict[str, int], count: int, otherwise: str | None) -> list[str | None]:
+    """The resource of each of so many nodes."""
+    if isinstance(wanted, dict):
+        return [name for name, of_name in wanted.items() for _ in range(of_name)]
+    return [otherwise] * count

@@ -12,16 +12,18 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
+from ray.autoscaler.sdk import request_resources
+from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.choosing import GPU, Machine, cores_wanted
+from penstock.engine.nodes.growing import SHARE, Bundle
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
@@ -35,8 +37,6 @@ HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
-MOST_WORKERS = 16  # of a node, where nothing else is asked for
-SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
 
 
 class NodeLost(RuntimeError):
@@ -76,38 +76,6 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
             cluster.close()
 
 
-def settle(config: Config) -> Config:
-    """Settle how many nodes a run has, and how many rollout workers each of them.
-
-    Raises
-    ------
-    ConfigError
-        There is no cluster, or it has too few nodes, or too few cores.
-    """
-    cluster = open_cluster(config)
-    machines = cluster.machines()
-    if config.nodes == "all":
-        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
-        config = replace(config, nodes=max(1, len(enough)))
-    wanted = resources_wanted(config)
-    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
-    if len(chosen) < len(wanted):
-        cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
-        if config.evaluator == "node":
-            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
-        there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
-        raise ConfigError(
-            f"nodes={config.nodes!r} asks for {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
-            "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
-        )
-    if config.num_workers is None:
-        of_evaluator = cores_wanted(config, 0)
-        config = replace(
-            config, num_workers=min(MOST_WORKERS, *(chosen[n].cores - more for n, more in enumerate(of_evaluator)))
-        )
-    return config
-
-
 class Cluster:
     """The connection to Ray.
 
@@ -138,6 +106,7 @@ class Cluster:
         if self._is_ours:
             self._connect(config)
         self._head: str = ray.get_runtime_context().gcs_address
+        self._wanted: list[Bundle] = []
 
     def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -180,6 +149,26 @@ class Cluster:
         return True
 
     @property
+    def grows(self) -> bool:
+        """Whether an autoscaler may add machines: it gives kinds to those that it knows. Others have their own name."""
+        try:
+            status: Any = get_cluster_status(self._head)
+        except Exception:  # what Ray calls a developers' interface
+            return False
+        kinds = [(node.ray_node_type_name, node.node_id) for node in (*status.active_nodes, *status.idle_nodes)]
+        return any(kind not in ("", f"node_{number}") for kind, number in kinds)
+
+    def want(self, bundles: list[Bundle]) -> None:
+        """Let an autoscaler see to it that there is room for these; it is asked anew when they are others than before.
+
+        Ray keeps one such request of a cluster, the last.
+        """
+        if bundles != self._wanted:
+            self._wanted = bundles
+            with contextlib.suppress(RayError):
+                request_resources(bundles=bundles)
+
+    @property
     def has_head(self) -> bool:
         """Whether the head node answers."""
         try:
@@ -188,16 +177,30 @@ class Cluster:
             return False
         return True
 
+    @property
+    def home(self) -> str:
+        """Address of this machine, as nodes see it."""
+        return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
+
     def free_address(self) -> tuple[str, int]:
         """Address of this machine, as nodes see it, and a port that is free."""
-        return free_address(LOOPBACK if self._is_of_this_machine else ray.util.get_node_ip_address())
+        return free_address(self.home)
 
     def close(self) -> None:
         """End the connection; a cluster that was started for the run ends with it."""
+        self.want([])
         if self._is_ours:
             with contextlib.suppress(Exception):
                 ray.shutdown()
             _let_ray_print(True)
+
+
+def look_at(hosts: Iterable[Hosted]) -> None:
+    """Note which hosts have answered: Ray is asked once for all of them."""
+    asked = {host.asked: host for host in hosts}
+    ready = ray.wait(list(asked), num_returns=len(asked), timeout=0)[0] if asked else []
+    for answer, host in asked.items():
+        host.has_answered = answer in ready
 
 
 class Hosted:
@@ -211,21 +214,31 @@ class Hosted:
         That it is to have for itself.
     resource
         Which it must have; None: none.
+    num_gpus
+        That it is to have for itself.
+
+    Attributes
+    ----------
+    asked
+        The answer that it owes, as Ray knows it.
+    has_answered
+        Whether that was there when `look_at` looked last.
     """
 
-    def __init__(self, machine: Machine, cores: int, resource: str | None) -> None:
+    def __init__(self, machine: Machine, cores: int, resource: str | None, num_gpus: int = 0) -> None:
         self.machine = machine
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
             num_cpus=cores,
-            resources=None if resource is None else {resource: SHARE},
+            num_gpus=num_gpus,
+            resources=None if resource in (None, GPU) else {resource: SHARE},
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             max_restarts=0,
             max_task_retries=0,
         ).remote()
         self._about: Any = self._actor.about.remote()
-        self._answer: Any = None
-        self._has_begun = False
+        self.asked: Any = self._about
+        self.has_answered = self._has_begun = False
         self._asked_at = time.monotonic()
 
     def about(self, patience: float) -> About:
@@ -244,9 +257,14 @@ class Hosted:
             raise NodeLost(_briefly(error)) from error
         return found
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it has not answered for as long as makes it lost, if nothing else says that its machine is there."""
+        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE
+
     def is_begun(self) -> bool:
         """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
-        if ray.wait([self._about], timeout=0)[0]:
+        if self.has_answered:
             return True
         if time.monotonic() - self._asked_at > LATE_SECONDS:
             raise NodeLost(f"no host began there in {LATE_SECONDS:.0f} s")
@@ -254,8 +272,7 @@ class Hosted:
 
     def begin(self, task: bytes) -> None:
         """Tell it what its roles are."""
-        self._answer = self._actor.begin.remote(task)
-        self._asked_at = time.monotonic()
+        self._ask(self._actor.begin.remote(task))
 
     def tell(self, role: str, command: bytes) -> None:
         """Give a role a pickled command, without waiting until it has it."""
@@ -270,31 +287,34 @@ class Hosted:
             It is gone, or has been silent for too long.
         """
         try:
-            if not ray.wait([self._answer], timeout=0)[0]:
+            if not self.has_answered:
                 silence = time.monotonic() - self._asked_at
                 patience = HOST_STUPOR if is_connected else HOST_SILENCE
                 if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
-            answer: Heard | None = ray.get(self._answer)
+            answer: Heard | None = ray.get(self.asked)
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         self._has_begun = True
-        self._answer = self._actor.hear.remote()
-        self._asked_at = time.monotonic()
+        self._ask(self._actor.hear.remote())
         return answer
 
     def stop(self, patience: float) -> None:
         """Ask it to stop its roles."""
         with contextlib.suppress(RayError):
-            self._answer = self._actor.stop.remote(patience)
+            self._ask(self._actor.stop.remote(patience))
 
     def kill(self, patience: float = 0.0) -> None:
         """End it, at the latest in so many seconds if it was asked to stop."""
         with contextlib.suppress(Exception):
             if patience:
-                ray.wait([self._answer], timeout=patience)
+                ray.wait([self.asked], timeout=patience)
             ray.kill(self._actor)
+
+    def _ask(self, answer: Any) -> None:
+        self.asked, self.has_answered = answer, False
+        self._asked_at = time.monotonic()
 
     def pids(self) -> dict[str, int]:
         """Process ids of its roles, by name: waits for the answer."""
@@ -343,10 +363,6 @@ def _leave_ray() -> None:
 def _let_ray_print(does: bool) -> None:
     """Say whether Ray may print the last lines of a raylet's log when a node dies: `log_to_driver` does not say it."""
     ray._private.worker._worker_logs_enabled = does
-
-
-def _in_words(resources: Collection[str]) -> str:
-    return f" with {', '.join(sorted(resources))}" if resources else ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -22,7 +22,9 @@ import numpy as np
 from penstock.engine.backends import launcher
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed, Note, Report
+from penstock.engine.nodes.learning import HomeLost
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
 from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
@@ -31,9 +33,9 @@ from penstock.experience.layout import RunShape
 from penstock.runs.process import cpu_seconds
 
 HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
-FORGOTTEN_SECONDS = 60.0  # without a question from home, and without a connection to it
+FORGOTTEN_SECONDS = 60.0  # without a question from home, where there has been no connection to it yet
 HOST = "host"
-SEVERED_SECONDS = 10.0  # the same, where there was a connection: home has given the node up by then
+SEVERED_SECONDS = 10.0  # the same, where a connection has broken: home has given the node up by then
 COMPARED = ("python", "torch", "penstock")
 
 
@@ -113,6 +115,7 @@ class NodeHost:
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = ""
+        self._tied: set[str] = set()
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
@@ -127,6 +130,7 @@ class NodeHost:
         keep_all_slots(self._arena)
         specs = settled(told.specs, self._arena)
         self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
+        self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)
         restarts = Restarts(told.forgives_environments)
         self._backend = LocalBackend(self._arena, specs, self._take, restarts)
@@ -178,12 +182,12 @@ class NodeHost:
         os._exit(1)
 
     def _is_connected(self) -> bool:
-        """Whether all senders are there: they end with their connection."""
-        senders = [pid for name, pid in self.pids().items() if name.startswith(SENDER)]
-        return bool(senders) and all(_lives(pid) for pid in senders)
+        """Whether all roles are there that are connected to home: they end with their connection."""
+        pids = [pid for name, pid in self.pids().items() if name in self._tied]
+        return bool(pids) and all(_lives(pid) for pid in pids)
 
     def _take(self, role: str, report: Report) -> None:
-        if isinstance(report, Failed) and role.startswith(SENDER):
+        if isinstance(report, Failed) and (role.startswith(SENDER) or isinstance(report.error, HomeLost)):
             self._failure = str(report.error or report.text)
         else:
             self._reports.append((role, report))
@@ -199,8 +203,8 @@ def _lives(pid: int) -> bool:
 
 def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:
     """Roles with the data paths that they share on this node, made of what has travelled here."""
-    rollouts = [spec.rollout for spec in specs if isinstance(spec, RolloutRole)]
-    paths = tuple(path.there(arena.policies[number]) for number, path in enumerate(rollouts[0].paths))
+    travelled = next((spec.rollout.paths for spec in specs if isinstance(spec, RolloutRole)), ())
+    paths = tuple(path.there(arena.policies[number]) for number, path in enumerate(travelled))
     there: list[RoleSpec] = []
     for spec in specs:
         if isinstance(spec, RolloutRole):

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -46,6 +46,8 @@ class ReceiverRole:
         The way of each policy's experience.
     takes_turns
         Whether each batch is one segment of every lane.
+    missing
+        Nodes that are not there yet when the run begins, and may be long in coming.
     """
 
     address: tuple[str, int]
@@ -54,6 +56,7 @@ class ReceiverRole:
     num_nodes: int
     paths: tuple[DataPath, ...]
     takes_turns: tuple[bool, ...]
+    missing: Collection[int] = ()
     name: str = RECEIVER
     num_threads: int = 1
     is_vital: ClassVar[bool] = False
@@ -87,6 +90,9 @@ class Receiver:
             [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
             for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
         ]
+        for seats in self._seats:
+            for node in spec.missing:
+                seats[node].has_been_there = True  # the run does not wait for it
         self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone
         self._next_report = 0.0
         self._is_over = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -200,6 +201,11 @@ class Learner:
     def whole_state(self) -> dict[str, Any]:
         """All that others of a group have to go on with: weights, what else is learned, and where learning stands."""
         return {"weights": self._model.state_dict(), "learning": self.learning_state(), "standing": self.standing()}
+
+    def published_state(self) -> dict[str, Any]:
+        """What `whole_state` says of a learner that was just made, and has nothing but the weights published last."""
+        standing = self.standing() | {"steps": self._weights.steps, "version": self._weights.version}
+        return copy.deepcopy(self.whole_state()) | {"standing": standing}
 
     def take_state(self, state: dict[str, Any]) -> None:
         """Go on, in the place of a learner that has died, with what another of its group has."""

@@ -270,7 +270,8 @@ def metrics_of(status: Status) -> dict[str, float]:
     if status.opponents:
         values |= _metrics_of_opponents(status)
     for node in status.nodes:
-        values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in OF_A_NODE}
+        names = OF_A_NODE if not node.learner else ("is_there", "faults")
+        values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
     values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}

@@ -1,0 +1,123 @@
+"""How a run and a cluster come together: what of it the run gets, and the end of the connection."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import Config, ConfigError
+from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.growing import bundles_of, in_words, missing
+from penstock.engine.paths import data_path
+
+if TYPE_CHECKING:
+    from penstock.engine.nodes.cluster import Cluster
+
+LOOK_SECONDS = 1.0  # between two looks for the first node
+MOST_WORKERS = 16  # of a node, where nothing else is asked for
+
+
+def on_cluster(algorithm: Any, config: Config) -> Config:
+    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
+
+    Parameters
+    ----------
+    algorithm
+        The class of what learns.
+    config
+        Its settings.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
+        has too few nodes or cores.
+    """
+    if why := data_path(algorithm, config).why_at_home():
+        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
+    try:
+        from penstock.engine.nodes import cluster
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise ConfigError('backend="ray" needs Ray, which is not installed: pip install "penstock[cluster]"') from error
+    return settle(config, cluster.open_cluster(config))
+
+
+def leave_cluster() -> None:
+    """End the connection to the cluster, if there is one."""
+    if module := sys.modules.get("penstock.engine.nodes.cluster"):
+        module.close_cluster()
+
+
+def address_of_home(config: Config) -> str | None:
+    """By which address learners on nodes reach those at home; None: there are none on nodes."""
+    if not config.num_learner_nodes:
+        return None
+    from penstock.engine.nodes import cluster
+
+    return cluster.open_cluster(config).home
+
+
+def settle(config: Config, cluster: Cluster) -> Config:
+    """Settle how many nodes a run has, and how many rollout workers each of them.
+
+    A cluster that grows is waited for until it has one node that steps lanes.
+
+    Raises
+    ------
+    ConfigError
+        It has too few nodes, or too few cores, and does not grow.
+    """
+    machines = cluster.machines()
+    if config.nodes == "all":
+        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
+        config = replace(config, nodes=max(1, len(enough) - config.num_learner_nodes))
+    wanted = resources_wanted(config)
+    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
+    if len(chosen) < len(wanted) and cluster.grows:
+        chosen = _wait_for_one(config, cluster)
+    elif len(chosen) < len(wanted):
+        cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
+        if config.evaluator == "node":
+            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
+        there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
+        raise ConfigError(
+            f"{_asking(config)} {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
+            "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
+        )
+    if config.num_workers is None:
+        of_evaluator = cores_wanted(config, 0)
+        free = [machine.cores - of_evaluator[n] for n, machine in chosen.items() if n < config.num_nodes]
+        config = replace(config, num_workers=min(MOST_WORKERS, *free))
+    return config
+
+
+def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
+    """Ask for the nodes of a run, and wait until one is there that steps lanes; return the machines that there are."""
+    wanted, cores = resources_wanted(config), cores_wanted(config, config.num_workers or 1)
+    has_said = False
+    while True:
+        chosen = choose(cluster.machines(), wanted, cores)
+        if any(place < config.num_nodes for place in chosen):
+            return chosen
+        bundles = bundles_of(wanted, cores, chosen)
+        cluster.want(bundles)
+        if not has_said:
+            asked = in_words(missing(bundles, chosen))
+            print(f"waiting for the cluster {cluster.name} to grow: {asked} asked for", file=sys.stderr, flush=True)
+            has_said = True
+        time.sleep(LOOK_SECONDS)
+
+
+def _asking(config: Config) -> str:
+    if not config.num_learner_nodes:
+        return f"nodes={config.nodes!r} asks for"
+    return f"nodes={config.nodes!r} and learner_nodes={config.learner_nodes!r} ask for"
+
+
+def _in_words(resources: Collection[str]) -> str:
+    return f" with {', '.join(sorted(resources))}" if resources else ""
