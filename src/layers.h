@@ -90,11 +90,12 @@ class Layers {
   // block to be dear: there a block is the whole part.
   template <class Number>
   struct Tasks {
-    Tasks(int rows, int networks, int num_threads)
+    Tasks(int rows, int networks, int num_threads, int rows_of_float_block = 256)
         : n(rows),
           threads(rows < kFewestRows ? 1 : num_threads),
           parts(std::clamp(std::min((threads + networks - 1) / networks, n / kFewestRows), 1, threads)),
           rows_of_part((n + parts - 1) / parts),
+          rows_of_block(std::is_same_v<Number, float> ? rows_of_float_block : rows_of_part),
           count(networks * parts) {}
 
     // Calls work(network, part, rows) for every block, those of a network's part one after the other.
@@ -102,15 +103,14 @@ class Layers {
     void run(Work work) const {
       share_out(count, threads, [&](int task) {
         const int part = task % parts, end = std::min(n, (part + 1) * rows_of_part);
-        const int block = std::is_same_v<Number, float> ? 256 : rows_of_part;
-        for (int begin = part * rows_of_part; begin < end; begin += block) {
-          work(task / parts, part, Rows{begin, std::min(block, end - begin), n});
+        for (int begin = part * rows_of_part; begin < end; begin += rows_of_block) {
+          work(task / parts, part, Rows{begin, std::min(rows_of_block, end - begin), n});
         }
       });
     }
 
     static constexpr int kFewestRows = 64;
-    int n, threads, parts, rows_of_part, count;
+    int n, threads, parts, rows_of_part, rows_of_block, count;
   };
 
   size_t num_hidden() const { return sizes_.size() - 1; }
@@ -194,7 +194,8 @@ class Layers {
       to_bf16(x, kept.input, size_t(n) * sizes_[0]);
       input = kept.input;
     }
-    Tasks<Number>(n, count, threads).run([&](int c, int, Rows rows) {
+    // Products of few rows are as fast, unless weights lie turned, and what they give is still in the nearest cache.
+    Tasks<Number>(n, count, threads, is_turned_ ? 256 : 64).run([&](int c, int, Rows rows) {
       run_one(c, rows, input, parameters, kept, out);
     });
   }
