@@ -28,6 +28,8 @@ class ApeXDPGConfig(DDPGConfig):
 
     num_envs_per_worker: int = 4
     """Environments per rollout worker."""
+    updates_per_step: float = 0.25
+    """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""
     n_step: int = 5
     """Steps of reward in a transition, fewer at the end of an episode (appendix D)."""
     learning_rate: Scheduled = 1e-4

@@ -5728,7 +5728,7 @@ class ApeXDPG(Face):
         batch_size: int = 256,
         buffer_size: int = 1000000,
         learning_starts: int = 1000,
-        updates_per_step: float = 1.0,
+        updates_per_step: float = 0.25,
         ratio_slack: int | None = None,
         n_step: int = 5,
         publish_interval: int = 1,
