@@ -8,12 +8,6 @@
 
 namespace penstock {
 
-// 1 / (1 + e^-x), within 1e-7 of it.
-PENSTOCK_INLINE float sigmoid(float x) {
-  const float size = x > 80.0f ? 80.0f : (x < -80.0f ? -80.0f : x);
-  return 1.0f / (1.0f + power_of_e(-size));
-}
-
 // Arrays are [steps, lanes, cells], or [steps, lanes]; W is [cells out, cells in].
 struct AddingCells {
   size_t steps, lanes, size;

@@ -16,7 +16,7 @@ void bind_arena(nb::module_& module);
 void bind_signals(nb::module_& module);
 void bind_state(nb::module_& module);
 void bind_rows(nb::module_& module);
-void bind_layers(nb::module_& module);
+void bind_networks(nb::module_& module);
 void bind_replay(nb::module_& module);
 void bind_sum_tree(nb::module_& module);
 void bind_rate_limiter(nb::module_& module);

@@ -44,6 +44,12 @@ PENSTOCK_INLINE float tangent(float x) {
   return std::copysign((1.0f - t) / (1.0f + t), x);
 }
 
+// 1 / (1 + e^-x), within 1e-7 of it.
+PENSTOCK_INLINE float sigmoid(float x) {
+  const float size = x > 80.0f ? 80.0f : (x < -80.0f ? -80.0f : x);
+  return 1.0f / (1.0f + power_of_e(-size));
+}
+
 // log(1 + y) for 0 <= y <= 1, within 1e-7 of it: the series of 2 artanh(y / (2 + y)).
 PENSTOCK_INLINE float log_one_plus(float y) {
   const float z = y / (2.0f + y), square = z * z;

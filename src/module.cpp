@@ -36,7 +36,7 @@ NB_MODULE(_native, module) {
   penstock::bind_signals(module);
   penstock::bind_state(module);
   penstock::bind_rows(module);
-  penstock::bind_layers(module);
+  penstock::bind_networks(module);
   penstock::bind_replay(module);
   penstock::bind_sum_tree(module);
   penstock::bind_rate_limiter(module);

@@ -62,13 +62,13 @@ class MLP(nn.Sequential):
         features = cast("Tensor", x)
         is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # nothing stands between layers and activations
         if is_plain and self.activation in fused.ACTIVATIONS and fused.fits(features):
-            linear = [*layers[::2], *([] if head is None else [head])]
+            linear, num_outputs = (layers[::2], 0) if head is None else ([*layers[::2], head], head.out_features)
             parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
             found = fused.layers(
                 features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
-                num_outputs=0 if head is None else head.out_features, is_turned=True, activation=self.activation,
+                num_outputs=num_outputs, is_turned=True, activation=self.activation,
             )  # fmt: skip
-            return found.view(*features.shape[:-1], self.sizes[-1] if head is None else head.out_features)
+            return found.view(*features.shape[:-1], num_outputs or self.sizes[-1])
         for layer in layers:
             features = layer(features)
         return features if head is None else in_float32(head, features)

@@ -14,6 +14,7 @@ from torch.nn.functional import softplus
 
 from penstock.nn import squashed_normal
 from penstock.nn.distributions import HALF_LOG_TWO_PI
+from penstock.nn.precision import is_native
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -230,7 +231,7 @@ class TanhGaussian:
         log_prob : Tensor
             Their log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
         """
-        if squashed_normal.fits(self.outputs, noise):
+        if is_native(self.outputs, noise):
             return squashed_normal.sample(self.outputs, noise, LOG_STD_RANGE)
         log_std = self.log_std
         u = torch.addcmul(self.mean, log_std.exp(), noise)

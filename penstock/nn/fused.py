@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from penstock._native import Layers, use_products
+from penstock.nn.precision import is_native
 
 ACTIVATIONS = ("relu", "tanh")
 """Those of layers that can be computed here."""
@@ -41,7 +42,7 @@ def is_available() -> bool:
 
 def fits(x: Tensor) -> bool:
     """Whether layers over this input can be computed here: float32, on the CPU."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and is_available()
+    return is_native(x) and is_available()
 
 
 def layers(

@@ -35,6 +35,11 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
+def is_native(*tensors: Tensor) -> bool:
+    """Whether the native core computes with such tensors: float32, on the CPU."""
+    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+
+
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:
     """What a head makes of features, computed in float32 whatever ``torch.autocast`` says."""
     with without_autocast(features.device):

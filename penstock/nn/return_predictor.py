@@ -13,6 +13,7 @@ from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
 from penstock.nn.model import NetworkConfig
 from penstock.nn.normalization import BoundedMoments, RunningMoments
 from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
+from penstock.nn.precision import is_native
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -34,7 +35,7 @@ class AddingCells(torch.autograd.Function):
         z, kept, memory = z.contiguous(), kept.contiguous(), memory.contiguous()
         gates, carried, cells = torch.empty_like(z), torch.empty_like(z), torch.empty_like(z)
         ctx.save_for_backward(z, kept, gates, carried, weight)
-        if _fits(z):
+        if is_native(z):
             steps, lanes, size = z.shape
             adding_cells(
                 z.data_ptr(), kept.data_ptr(), memory.data_ptr(), weight.data_ptr(), bias.data_ptr(), steps, lanes,
@@ -55,7 +56,7 @@ class AddingCells(torch.autograd.Function):
         """Gradients of ``z``, ``W`` and ``b``; none goes back behind the first row."""
         z, kept, gates, carried, weight = ctx.saved_tensors
         d_z, into_gates, grad_cells = torch.empty_like(z), torch.empty_like(z), grad_cells.contiguous()
-        if _fits(z):
+        if is_native(z):
             steps, lanes, size = z.shape
             adding_cells_gradient(
                 grad_cells.data_ptr(), z.data_ptr(), kept.data_ptr(), gates.data_ptr(), weight.data_ptr(), steps,
@@ -71,11 +72,6 @@ class AddingCells(torch.autograd.Function):
                 grad = torch.addmm(grad, into_gates[t], weight).mul_(kept[t])
         flat = into_gates.flatten(0, 1)
         return d_z, None, None, flat.t() @ carried.flatten(0, 1), flat.sum(0)
-
-
-def _fits(z: Tensor) -> bool:
-    """Whether the native core computes with such tensors: float32, on the CPU."""
-    return z.device.type == "cpu" and z.dtype == torch.float32
 
 
 class ReturnPredictor(nn.Module):

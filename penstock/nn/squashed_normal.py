@@ -14,18 +14,13 @@ from torch.autograd.function import once_differentiable
 from penstock._native import sample_squashed, squashed_gradient
 
 
-def fits(outputs: Tensor, noise: Tensor) -> bool:
-    """Whether actions can be drawn here: float32, on the CPU."""
-    return outputs.device.type == "cpu" and outputs.dtype == noise.dtype == torch.float32
-
-
 def sample(outputs: Tensor, noise: Tensor, log_std_range: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """Draw actions that `fits`, as `penstock.nn.TanhGaussian.sample_with_log_prob` says.
+    """Draw actions as `penstock.nn.TanhGaussian.sample_with_log_prob` says.
 
     Parameters
     ----------
     outputs : Tensor
-        Means, and numbers that stand for standard deviations, float32 ``[..., 2 d]``.
+        Means, and numbers that stand for standard deviations, ``[..., 2 d]``; as the noise, what `is_native` says.
     noise : Tensor
         Standard normal, float32 ``[..., d]``.
     log_std_range : tuple of float

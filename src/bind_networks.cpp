@@ -25,7 +25,7 @@ std::vector<const float*> floats_at(const std::vector<uintptr_t>& addresses) {
 
 }  // namespace
 
-void bind_layers(nb::module_& module) {
+void bind_networks(nb::module_& module) {
   module.def(
       "use_products",
       [](uintptr_t sgemm, uintptr_t bf16_gemm, uintptr_t run_by_threads) {
