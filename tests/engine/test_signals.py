@@ -264,10 +264,22 @@ def end_of_forked(signum):
     return code
 
 
-def test_a_child_that_is_forked_meanwhile_heeds_signals_as_ever():
-    with interruption():
-        assert all(end_of_forked(signal.SIGTERM) == -signal.SIGTERM for _ in range(20))
-        assert end_of_forked(signal.SIGINT) == 1  # a KeyboardInterrupt
+FORKS = """
+import signal
+from penstock.engine.backends.interruption import interruption
+from tests.engine.test_signals import end_of_forked
+
+with interruption():
+    assert all(end_of_forked(signal.SIGTERM) == -signal.SIGTERM for _ in range(20))
+    assert end_of_forked(signal.SIGINT) == 1  # a KeyboardInterrupt
+print("as ever")
+"""
+
+
+def test_a_child_that_is_forked_meanwhile_heeds_signals_as_ever(tmp_path):
+    """In a process of its own: in one that has used Ray, Ray's threads have a part in every fork."""
+    with script(FORKS, tmp_path) as process:
+        assert process.communicate(timeout=PATIENCE)[0].endswith("as ever\n")
 
 
 class StartsAndEnds(Counting):
