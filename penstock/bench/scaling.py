@@ -206,12 +206,20 @@ def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
 
 def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
     """The parts of a run; docs/scaling.md has an equation for each."""
+    fastest = min(part.bound for part in _parts(c, s, m, versions=0.0))
+    return _parts(c, s, m, versions_sent(c, s, m, fastest))
+
+
+def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]:
+    """The parts of a run whose nodes get such a share of the versions, where the receiver has time for it."""
     step = c.lane + c.call / s.lanes
     send = c.send_block / (s.lanes * s.segment) + c.send_byte * s.step_nbytes
     receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
     tell, hear = c.tell + c.tell_byte * s.weights_nbytes, c.hear + c.hear_byte * s.weights_nbytes
-    # Of versions that follow each other too fast the newest is sent: telling takes no more time than receiving does.
-    told = min(s.nodes * tell / s.steps_per_version, receive)
+    tell_all = s.nodes * tell / s.steps_per_version
+    # A receiver that is full tells only of the newest version, in no more time than receiving takes.
+    least = min(tell_all, receive)
+    told = max(versions * tell_all, least)
     heard = told * hear / tell if tell else 0.0
     reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
     learn = c.learn + reduce  # of all learners: each waits for the others while gradients are averaged
@@ -227,7 +235,7 @@ def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
         Part(NODES, s.nodes * m.node_cores, hosts, step + send + heard),
         Part(SENDERS, s.nodes, 0.0, send + heard),
         Part(NETWORK, m.bandwidth, 0.0, s.step_nbytes),
-        Part(RECEIVER, 1.0, 0.0, receive + told),
+        Part(RECEIVER, 1.0, 0.0, receive + least),
     ]
     learners = Part(LEARNERS, s.learners, 0.0, learn)
     parts = [

@@ -61,6 +61,13 @@ def test_versions_that_follow_each_other_too_fast_are_left_out_and_experience_co
     assert versions_sent(CONSTANTS, SETTING, MACHINES, 100_000.0) == 1.0
 
 
+def test_cores_at_home_bear_what_the_receiver_has_time_to_tell():
+    # Ten nodes: 2 us of each step, 0.5 of a core at the learners' 250,000 steps/s. A hundred take what is left of one.
+    for nodes, told in ((10, 2.0), (100, 4.0 - 0.35)):
+        home = bounds(dataclasses.replace(SETTING, nodes=nodes))["home's cores"]
+        assert home == pytest.approx((4 - 0.02 - 0.004 * nodes) / ((0.35 + told + 4.0) * US))
+
+
 POSITIVE = st.floats(1e-9, 1.0)
 
 
