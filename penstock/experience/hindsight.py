@@ -29,7 +29,7 @@ class HindsightWriter(TransitionWriter):
     strategy, goals_per_step
         As for `achieving_steps`.
     seed
-        With `first_lane`, of the draw of goals.
+        With the number of the group's first lane in the run, of the draw of goals.
 
     Raises
     ------
@@ -47,10 +47,10 @@ class HindsightWriter(TransitionWriter):
         lanes.show_finals()
         self._single_lanes = lanes
         self._strategy, self._goals_per_step = strategy, goals_per_step
-        self._rng = np.random.default_rng([seed, first_lane])
+        self._rng = np.random.default_rng([seed, arena.shape.first_lane + first_lane])
         self._episodes = OpenEpisodes(lanes.num_lanes, self._step)
         self._infos: list[list[Mapping[str, Any]]] = [[] for _ in range(lanes.num_lanes)]
-        self._relabelled = replay.buffer.writer()
+        self._relabelled = replay.row_writer(lanes.num_lanes, goals_per_step)
 
     def record(self) -> None:
         """Write what the lanes' last step brought, and the episodes that it ended once more."""
@@ -63,6 +63,7 @@ class HindsightWriter(TransitionWriter):
             self._infos[lane].append(dict(lanes.infos[lane]))
         for lane in (lanes.terminated | lanes.truncated).nonzero()[0].tolist():
             self._relabel(lane)
+        self._relabelled.go_on(len(valid))
 
     def _relabel(self, lane: int) -> None:
         """Write the episode that has just ended in a lane, with goals that it achieved."""
@@ -89,4 +90,3 @@ class HindsightWriter(TransitionWriter):
             obs=obs, action=episode["action"][steps], reward=reward, next_obs=next_obs,
             terminated=terminated[steps] if computed is None else computed,
         )  # fmt: skip
-        self._relabelled.end_episode()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.run_replay import Replay
+from penstock.experience.run_replay import Replay, RowWriter
 from penstock.replay import Field, ReplayBuffer
 from penstock.replay.writer import Writer
 
@@ -61,13 +61,22 @@ class Outbox:
 
 
 class OutboxWriter:
-    """Stands where `penstock.replay.writer.Writer` would: its calls are made again at home."""
+    """Stands where `penstock.replay.writer.Writer` would: its calls are made again at home.
+
+    Parameters
+    ----------
+    calls
+        Where they wait.
+    writes_steps
+        Whether rows are steps that lanes take; else its number is below 0, and rows are not counted as steps.
+    """
 
     written = np.empty(0, np.int64)
 
-    def __init__(self, calls: ReplayBuffer) -> None:
+    def __init__(self, calls: ReplayBuffer, writes_steps: bool = True) -> None:
         self._writer = calls.writer()
-        self._number = secrets.randbits(62)  # home makes a writer for each number
+        number = secrets.randbits(62)  # home makes a writer for each number
+        self._number = number if writes_steps else ~number
 
     def add(self, **values: Any) -> None:
         """Write a step of every lane."""
@@ -75,6 +84,54 @@ class OutboxWriter:
         signals = {name: np.full(lanes, usual) for name, usual in SIGNALS.items() if name not in values}
         call = {f"step_{name}": value for name, value in (values | signals).items()}
         self._writer.add(**call, **{WRITER: np.int64(self._number)})
+
+
+class OutboxRows(RowWriter):
+    """Stands where `penstock.experience.run_replay.RowWriter` would: rows wait here, and go with the lanes' next steps.
+
+    So an episode's rows leave no faster than the outbox has room for, whatever its length.
+
+    Parameters
+    ----------
+    outbox
+        Where they go.
+    lanes
+        Rows of a call.
+    rows_per_step
+        Rows that are written for each step of a lane, on the average. One more may leave.
+    """
+
+    def __init__(self, outbox: Outbox, lanes: int, rows_per_step: int) -> None:
+        self._calls = OutboxWriter(outbox.calls, writes_steps=False)
+        self._lanes, self._rows_per_step = lanes, rows_per_step
+        self._waiting: Rows = {}
+
+    def add(self, **rows: np.ndarray) -> None:
+        """Keep K transitions, ``[K, ...]`` by field."""
+        held = self._waiting
+        self._waiting = {name: np.concatenate([held[name], rows[name]]) for name in rows} if held else rows
+
+    def go_on(self, num_steps: int) -> None:
+        """Let rows go for so many steps that lanes have taken."""
+        most = num_steps * (self._rows_per_step + 1)
+        for begin in range(0, most, self._lanes):
+            count = min(self._lanes, most - begin, self.num_waiting)
+            if count:
+                self._send(count)
+
+    @property
+    def num_waiting(self) -> int:
+        """Rows that have not gone."""
+        return len(self._waiting["reward"]) if self._waiting else 0
+
+    def _send(self, count: int) -> None:
+        """Make a call of so many rows, each an episode of its own."""
+        rows, lanes = self._waiting, self._lanes
+        self._waiting = {name: values[count:] for name, values in rows.items()}
+        call = {name: np.zeros((lanes, *values.shape[1:]), values.dtype) for name, values in rows.items()}
+        for name, values in rows.items():
+            call[name][:count] = values[:count]
+        self._calls.add(**call, truncated=np.ones(lanes, np.bool_), mask=np.arange(lanes) < count)
 
 
 class OutboxReader:
@@ -105,6 +162,12 @@ class OutboxReader:
         if not is_there.all() or self._num_read + under_way < written:
             raise RuntimeError("steps were overwritten before they were sent home: the sender is too slow")
         return {name: np.ascontiguousarray(found[name]) for name in self._calls.fields}
+
+
+def steps_in(calls: Rows) -> int:
+    """Steps of lanes that calls write."""
+    counted = calls["step_valid" if "step_valid" in calls else "step_mask"]
+    return int(counted[calls[WRITER] >= 0].sum())
 
 
 class Inbox:
@@ -150,6 +213,11 @@ class NodeReplay(Replay):
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
             reward_clip=replay.reward_clip, first_priorities=replay.first_priorities,
         )  # fmt: skip
+
+    def row_writer(self, lanes: int, rows_per_step: int) -> OutboxRows:
+        """Make what lets rows go with the lanes' steps."""
+        outbox: Any = self.buffer
+        return OutboxRows(outbox, lanes, rows_per_step)
 
     def is_wanted(self, goal: int) -> bool:
         """Home says so, by what it grants."""

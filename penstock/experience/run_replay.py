@@ -88,6 +88,10 @@ class Replay:
         """
         return self.limiter.try_insert(num_steps) or not len(self.buffer)
 
+    def row_writer(self, lanes: int, rows_per_step: int) -> RowWriter:
+        """Make what writes transitions that stand for themselves, so many at most for each step of so many lanes."""
+        return RowWriter(self.buffer)
+
     @property
     def calls_for_steps(self) -> bool:
         """Whether rollout workers that wait are to be woken: when half the band is empty, not for every single step."""
@@ -130,6 +134,27 @@ class Replay:
     def measured_ratio(self) -> float:
         """Updates made for each step taken since the first update; 0 before."""
         return self.limiter.ratio / self.batch_size
+
+
+class RowWriter:
+    """Writes transitions that stand for themselves, beside those of the lanes.
+
+    Parameters
+    ----------
+    buffer
+        Of single steps.
+    """
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._writer = buffer.writer()
+
+    def add(self, **rows: np.ndarray) -> None:
+        """Write K transitions, ``[K, ...]`` by field."""
+        self._writer.add(**rows)
+        self._writer.end_episode()
+
+    def go_on(self, num_steps: int) -> None:
+        """Hear that lanes have taken so many steps: nothing waits for it here."""
 
 
 def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_values: bool) -> dict[str, Field]:

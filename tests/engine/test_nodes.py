@@ -13,6 +13,7 @@ import pytest
 
 from penstock.algorithms.a3c import A3C
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
@@ -21,6 +22,7 @@ from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.processes import Watched, wait_until
+from tests.envs.goals import Places
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 internal_kv = pytest.importorskip("ray.experimental.internal_kv")
@@ -129,6 +131,15 @@ def made_at_home_only():
     if "RAY_RAYLET_PID" in os.environ:
         raise ModuleNotFoundError("there is no such thing here")
     return gym.make("CartPole-v1")
+
+
+def test_nodes_relabel_their_episodes_and_only_steps_count(on_nodes):
+    goals = {"env": Places, "hindsight": "future", "hidden_sizes": (8,), "batch_size": 4, "learning_starts": 20}
+    with Trainer(DQN, **{**on_nodes, **goals, "num_envs_per_worker": 2}, total_steps=600) as trainer:
+        trainer.train(quiet=True)
+        nodes, rows = trainer.status.nodes, len(trainer._policies[0].path.replay.buffer)
+    assert all(node.steps for node in nodes) and sum(node.steps for node in nodes) <= 620
+    assert rows > 4 * 600, "each step is there once more for each of four goals, but for those under way"
 
 
 def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):

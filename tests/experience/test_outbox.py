@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.engine.paths.hindsight import HindsightPath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.sequences import SequencePath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
-from penstock.experience.outbox import OutboxReader
+from penstock.experience.outbox import OutboxReader, steps_in
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
 from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
 from tests.envs.arrangements import counting_lanes
+from tests.envs.counting import Ending
+from tests.envs.goals import Places
+from tests.experience.test_hindsight import Relabelling
 from tests.experience.writing import run_shape
 from tests.replay.buffers import priorities_of
 
@@ -84,6 +88,31 @@ def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
         np.testing.assert_array_equal(values, theirs[name], err_msg=name)
     if make is transitions:
         np.testing.assert_array_equal(*map(priorities_of, (at_home.replay.buffer, by_outbox.replay.buffer)))
+
+
+def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home():
+    endings: list[Ending] = [(4, "truncated"), (1, "terminated"), (7, "terminated")]
+    envs = [[Places(lane, endings) for lane in range(2)] for _ in range(2)]
+    at_home, away = (Relabelling(of_place, goals_per_step=3) for of_place in envs)
+    path = HindsightPath(away.replay, "future", 3, 0)
+    there = path.away().there(away.arena)
+    reader, inbox, capacity = OutboxReader(there.replay.buffer), path.inbox(), there.replay.buffer.calls.capacity
+    away.writer, calls = there.writer(away.arena, 0, away.lanes, 0, None, None), 0
+    steps = 0
+    for _ in range(60):
+        away.arena.full.push_many(np.zeros(4 - len(away.arena.full), np.int64))
+        away.play(1)
+        if (found := reader.take()) is not None:
+            calls = max(calls, len(found["writer"]))
+            steps += steps_in(found)
+            inbox.add(found)
+    at_home.play(60)
+    ours, theirs = at_home.written(), away.written()
+    assert steps == sum(away.num_steps) == sum(at_home.num_steps)
+    assert calls <= path.calls_of_step < capacity
+    missing = sum((ours - theirs).values())
+    assert not theirs - ours and missing == away.writer._relabelled.num_waiting
+    assert missing < 3 * 2 * 7 and sum(theirs.values()) > 3 * steps
 
 
 def test_a_step_is_taken_only_when_all_of_it_is_granted():

@@ -17,7 +17,7 @@ from penstock.engine.nodes.sender import Home, Sender
 from penstock.engine.nodes.stream import Stream
 from penstock.engine.paths.replay import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.outbox import OutboxReader, Rows, fields_of_call
+from penstock.experience.outbox import OutboxReader, Rows, fields_of_call, steps_in
 from penstock.ipc import SlotState
 
 
@@ -99,7 +99,7 @@ class StepSeat(Seat):
         stream.receive_into(views)
         if sequence.takes(frame):
             self._inbox.add(calls)
-            self._steps += int((calls["step_valid" if "step_valid" in calls else "step_mask"]).sum())
+            self._steps += steps_in(calls)
             self.arena.learner_bell.ring()
 
     def _let_go(self) -> None:

@@ -76,10 +76,10 @@ class HindsightPath(ReplayPath):
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
 
-    @classmethod
-    def why_at_home(cls) -> str:
-        """Episodes do not travel."""
-        return "whole episodes are written again with other goals, and have no way between machines yet"
+    @property
+    def calls_of_step(self) -> int:
+        """Beside the step's own those of relabelled rows, of which some may be waiting."""
+        return 2 + self.goals_per_step
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
