@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,6 +170,12 @@ def steps_in(calls: Rows) -> int:
     return int(counted[calls[WRITER] >= 0].sum())
 
 
+def calls_in(calls: Rows) -> Iterator[tuple[int, Rows]]:
+    """Each call in its turn: its writer's number, and fields and signals of a step, ``[N, ...]``."""
+    for place, number in enumerate(calls[WRITER].tolist()):
+        yield number, {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
+
+
 class Inbox:
     """Makes the calls of a node's writers at home.
 
@@ -188,9 +194,7 @@ class Inbox:
 
     def add(self, calls: Rows) -> None:
         """Make calls, ``[K, ...]`` by field. What a writer that is gone had not finished is never finished."""
-        numbers = calls[WRITER].tolist()
-        for place, number in enumerate(numbers):
-            call = {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
+        for number, call in calls_in(calls):
             if number not in self._writers:
                 self._writers[number] = self._replay.buffer.writer(len(call["mask"]))
             writer = self._writers[number]

@@ -21,6 +21,7 @@ from penstock.engine.nodes.host import about_here
 from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from tests.engine.delayed import Delayed
 from tests.engine.processes import Watched, wait_until
 from tests.envs.goals import Places
 
@@ -133,13 +134,22 @@ def made_at_home_only():
     return gym.make("CartPole-v1")
 
 
-def test_nodes_relabel_their_episodes_and_only_steps_count(on_nodes):
-    goals = {"env": Places, "hindsight": "future", "hidden_sizes": (8,), "batch_size": 4, "learning_starts": 20}
-    with Trainer(DQN, **{**on_nodes, **goals, "num_envs_per_worker": 2}, total_steps=600) as trainer:
+@pytest.mark.parametrize(
+    ("settings", "rows_of_a_step"),
+    [
+        ({"env": Places, "hindsight": "future"}, 5),  # once more for each of four goals
+        ({"env": Delayed, "rewards": "rudder", "redistributor_interval": 10, "updates_per_step": 0.25}, 1),
+    ],
+)
+def test_whole_episodes_of_nodes_are_written_at_home_and_only_steps_count(on_nodes, settings, rows_of_a_step):
+    small = {"hidden_sizes": (8,), "batch_size": 4, "learning_starts": 20, "num_envs_per_worker": 2}
+    with Trainer(DQN, **{**on_nodes, **small, **settings}, total_steps=600) as trainer:
         trainer.train(quiet=True)
-        nodes, rows = trainer.status.nodes, len(trainer._policies[0].path.replay.buffer)
-    assert all(node.steps for node in nodes) and sum(node.steps for node in nodes) <= 620
-    assert rows > 4 * 600, "each step is there once more for each of four goals, but for those under way"
+        status, replay = trainer.status, trainer._policies[0].path.replay
+    assert sum(node.steps for node in status.nodes) <= replay.steps_taken
+    assert 0.8 * rows_of_a_step * 600 < len(replay.buffer) <= rows_of_a_step * replay.steps_taken
+    if "rewards" in settings:
+        assert status.experience["redistribution/lessons"] > 10
 
 
 def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):

@@ -1,21 +1,33 @@
 """Steps that go by an outbox end up in the replay buffer as if they had been written there."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.engine.paths.hindsight import HindsightPath
+from penstock.engine.paths.redistributed_replay import RedistributedReplayPath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.sequences import SequencePath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.feed import Feed
 from penstock.experience.layout import Column
 from penstock.experience.outbox import OutboxReader, steps_in
+from penstock.experience.redistributed import (
+    OWN,
+    REDISTRIBUTED,
+    UNTRUSTED,
+    RedistributedEpisodes,
+    RedistributedInbox,
+)
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
-from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
+from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
 from tests.envs.arrangements import counting_lanes
 from tests.envs.counting import Ending
 from tests.envs.goals import Places
@@ -70,7 +82,7 @@ def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
     direct.control[Control.GOAL] = 10**9
     play(at_home, direct, 40)
     there = by_outbox.away().there(node)
-    reader, inbox = OutboxReader(there.replay.buffer), by_outbox.inbox()
+    reader, inbox = OutboxReader(there.replay.buffer), by_outbox.inbox(direct)
     granted = 0
 
     def carry() -> None:
@@ -96,7 +108,8 @@ def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home(
     at_home, away = (Relabelling(of_place, goals_per_step=3) for of_place in envs)
     path = HindsightPath(away.replay, "future", 3, 0)
     there = path.away().there(away.arena)
-    reader, inbox, capacity = OutboxReader(there.replay.buffer), path.inbox(), there.replay.buffer.calls.capacity
+    outbox, inbox = there.replay.buffer, path.inbox(at_home.arena)
+    reader, capacity = OutboxReader(outbox), outbox.calls.capacity
     away.writer, calls = there.writer(away.arena, 0, away.lanes, 0, None, None), 0
     steps = 0
     for _ in range(60):
@@ -113,6 +126,70 @@ def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home(
     missing = sum((ours - theirs).values())
     assert not theirs - ours and missing == away.writer._relabelled.num_waiting
     assert missing < 3 * 2 * 7 and sum(theirs.values()) > 3 * steps
+
+
+def test_episodes_that_home_redistributes_for_a_node_are_those_of_home(monkeypatch):
+    def redistributed(obs, action, reward, is_terminated):
+        return reward[::-1] + obs.sum(1) + is_terminated if len(reward) > 2 else None
+
+    learner = "penstock.engine.paths.redistributed_replay_learner"
+    monkeypatch.setattr(f"{learner}.EpisodeRedistribution", lambda algorithm, arena: redistributed)
+    algorithm: Any = SimpleNamespace(config=SimpleNamespace(redistributor_max_steps=4))
+    shape = run_shape(segment_length=1, records=RECORDS)
+
+    def make() -> RedistributedReplayPath:
+        fields = transition_fields(OBSERVATION, ACTION, with_values=False) | {"kind": Field((), "int8")}
+        buffer = ReplayBuffer(500, fields, n_step=NStep(2, 0.9))
+        replay = Replay(buffer, RateLimiter(1.0, 10**6), 1, 1.0, reward_scale=0.5)
+        return RedistributedReplayPath(replay, algorithm, Feed.make(replace(shape, records=()), 3))
+
+    at_home, by_outbox = make(), make()
+    direct, node = ExperienceArena.create(shape), ExperienceArena.create(replace(shape, first_worker=3))
+    direct.control[Control.GOAL] = 10**9
+    play(at_home, direct, 40)
+    there, inbox = by_outbox.away().there(node), by_outbox.inbox(direct)
+    assert there.feed is None, "it is at home"
+    reader = OutboxReader(there.replay.buffer)
+
+    def carry() -> None:
+        if (calls := reader.take()) is not None:
+            inbox.add(calls)
+        node.full.push_many(np.zeros(4 - len(node.full), np.int64))
+
+    play(there, node, 40, carry)
+    carry()
+    ours, theirs = at_home.replay.buffer.get_all(), by_outbox.replay.buffer.get_all()
+    assert set(ours["kind"]) == {UNTRUSTED, REDISTRIBUTED, OWN}
+    for name, values in ours.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=name)
+    fed, fed_for_node = (list(path.feed.reader().take()) for path in (at_home, by_outbox))
+    assert len(fed) == len(fed_for_node) > 10
+    for (lane, number, steps), (lane_of_run, same_number, same_steps) in zip(fed, fed_for_node, strict=True):
+        assert (lane + 6, number) == (lane_of_run, same_number)
+        for name, values in steps.items():
+            np.testing.assert_array_equal(values, same_steps[name], err_msg=name)
+
+
+def test_what_is_held_is_written_when_learning_waits_for_a_first_row():
+    step = {"obs": np.ones((2, 3), np.float32), "action": np.zeros(2, np.int64), "reward": np.ones(2, np.float32)}
+    fields = transition_fields(OBSERVATION, ACTION, with_values=False) | {"kind": Field((), "int8")}
+    replay = Replay(ReplayBuffer(50, fields), RateLimiter(1.0, 6), 1, 1.0)
+    arena = ExperienceArena.create(run_shape(segment_length=1))
+    feed = Feed.make(arena.shape, 8)
+    inbox = RedistributedInbox(
+        replay,
+        lambda lanes, first: RedistributedEpisodes(
+            replay, lanes, first, feed=feed, bell=arena.redistributor_bell, redistribute=lambda *_: None, max_steps=99
+        ),
+    )  # fmt: skip
+    signals = {"terminated": np.zeros(2, np.bool_), "truncated": np.zeros(2, np.bool_), "mask": np.ones(2, np.bool_)}
+    call = {f"step_{name}": value[None] for name, value in {**step, "next_obs": step["obs"], **signals}.items()}
+    for steps_let_in in (2, 4, 6):
+        assert len(replay.buffer) == 0
+        replay.limiter.insert(2)
+        inbox.add({**call, "step_lane": np.arange(2)[None], "writer": np.zeros(1, np.int64)})
+        assert replay.limiter.inserts == steps_let_in
+    assert replay.buffer.get_all()["kind"].tolist() == [OWN] * 6
 
 
 def test_a_step_is_taken_only_when_all_of_it_is_granted():

@@ -67,7 +67,7 @@ class StepSeat(Seat):
         self._counting = threading.Lock()  # one thread grants, another hears what is taken
         self._spare = 0  # steps that were let in, and are granted to nobody
         self._granted = self._taken = 0  # on the present connection
-        self._inbox = path.inbox()
+        self._inbox = path.inbox(arena)
 
     def grant(self) -> np.ndarray:
         """Let steps in, as many as the rate limiter has room for and the node may have open; int64 ``[K]`` for K."""
@@ -106,4 +106,4 @@ class StepSeat(Seat):
         with self._counting:
             self._spare += max(0, self._granted - self._taken)
             self._granted = self._taken = 0
-            self._inbox = self._path.inbox()  # what the node had not finished is never finished
+            self._inbox = self._path.inbox(self.arena)  # what the node had not finished is never finished

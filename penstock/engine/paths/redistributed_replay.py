@@ -11,7 +11,13 @@ from penstock.engine.paths.base import ExperienceWriter
 from penstock.engine.paths.redistributed import predictor_numbers
 from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.feed import Feed
-from penstock.experience.redistributed import RedistributedWriter
+from penstock.experience.outbox import NodeReplay
+from penstock.experience.redistributed import (
+    NumberedWriter,
+    RedistributedEpisodes,
+    RedistributedInbox,
+    RedistributedWriter,
+)
 from penstock.replay import Field
 
 if TYPE_CHECKING:
@@ -78,15 +84,38 @@ class RedistributedReplayPath(ReplayPath):
 
         return (RedistributorRole(algorithm, self.feed, self.predictor_saved_at, policy),)
 
-    @classmethod
-    def why_at_home(cls) -> str:
-        """Episodes do not travel."""
-        return "whole episodes are written with other rewards, and have no way between machines yet"
+    def away(self) -> Self:
+        """How steps are written, as the environment gave them; buffer and feed are at home."""
+        nothing: Any = None
+        replay = replace(NodeReplay.of(self.replay), reward_scale=1.0, reward_clip=None)
+        return replace(self, replay=replay, feed=nothing, predictor_saved_at=None)
+
+    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
+        """What is written of a step on a node."""
+        return super().fields_of_step(shape) | {"lane": Field((), "int64")}
+
+    def inbox(self, arena: ExperienceArena) -> RedistributedInbox:
+        """Make what holds the episodes of another node's lanes at home."""
+        from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
+
+        redistribute = EpisodeRedistribution(self.algorithm, arena)
+        return RedistributedInbox(
+            self.replay,
+            lambda lane_numbers, step: RedistributedEpisodes(
+                self.replay, lane_numbers, step, feed=self.feed, bell=arena.redistributor_bell,
+                redistribute=redistribute, max_steps=self.algorithm.config.redistributor_max_steps,
+            ),
+        )  # fmt: skip
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Hold each episode until it is over. It takes torch to redistribute, where a policy worker infers as well."""
+        """Hold each episode until it is over. It takes torch to redistribute, where a policy worker infers as well.
+
+        On a node write each step, and let home hold it.
+        """
+        if isinstance(self.replay, NodeReplay):
+            return NumberedWriter(arena, worker, lanes, first_lane, self.replay)
         from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
 
         return RedistributedWriter(

@@ -65,7 +65,7 @@ class SequencePath(ReplayPath):
         with_values = self.replay.first_priorities is not None
         return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
 
-    def inbox(self) -> Inbox:
+    def inbox(self, arena: ExperienceArena) -> Inbox:
         """Make what writes another node's steps at home."""
         return Inbox(self.replay, give_priorities)
 
