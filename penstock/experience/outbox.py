@@ -112,11 +112,9 @@ class OutboxRows(RowWriter):
         self._waiting = {name: np.concatenate([held[name], rows[name]]) for name in rows} if held else rows
 
     def go_on(self, num_steps: int) -> None:
-        """Let rows go for so many steps that lanes have taken."""
-        most = num_steps * (self._rows_per_step + 1)
-        for begin in range(0, most, self._lanes):
-            count = min(self._lanes, most - begin, self.num_waiting)
-            if count:
+        """Let rows go for so many steps that lanes have taken, by whole calls."""
+        for _ in range(0, num_steps * (self._rows_per_step + 1), self._lanes):
+            if count := min(self._lanes, self.num_waiting):
                 self._send(count)
 
     @property

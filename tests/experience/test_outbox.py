@@ -31,7 +31,7 @@ from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer
 from tests.envs.arrangements import counting_lanes
 from tests.envs.counting import Ending
 from tests.envs.goals import Places
-from tests.experience.test_hindsight import Relabelling
+from tests.experience.relabelling import Relabelling
 from tests.experience.writing import run_shape
 from tests.replay.buffers import priorities_of
 
