@@ -206,7 +206,8 @@ def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
 
 def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
     """The parts of a run; docs/scaling.md has an equation for each."""
-    fastest = min(part.bound for part in _parts(c, s, m, versions=0.0))
+    bounds = [part.bound for part in _parts(c, s, m, versions=0.0)]
+    fastest = min((bound for bound in bounds if bound), default=0.0)  # of parts that allow anything
     return _parts(c, s, m, versions_sent(c, s, m, fastest))
 
 

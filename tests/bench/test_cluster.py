@@ -8,7 +8,7 @@ import pytest
 
 from penstock.bench import cluster
 from penstock.bench.nodes_run import NodesRun
-from penstock.bench.scaling import Machines, StreamCosts, parts_of, predict
+from penstock.bench.scaling import Machines, StreamCosts, parts_of, predict, versions_sent
 from penstock.bench.streaming import _line, stream_costs
 from penstock.cli import main
 from tests.bench.scaled import CONSTANTS, SETTING
@@ -21,11 +21,11 @@ def a_run(nodes: int = 1, lanes: int = SETTING.lanes, share: float = 1.0) -> Nod
     setting = dataclasses.replace(SETTING, nodes=nodes, lanes=lanes)
     rate = share * predict(CONSTANTS, setting, Machines(2, 2, shared_cores=2.0)).rate
     parts = {part.name: part for part in parts_of(CONSTANTS, setting, Machines(2, 2))}
-    costs = {"rollout": "rollout workers", "sender": "senders", "receiver": "receiver", "learner": "learners"}
+    costs = {"rollout": "rollout workers", "sender": "senders", "learner": "learners"}
     cpu = {kind: rate * parts[name].per_step for kind, name in costs.items()}
+    cpu["receiver"] = rate * (parts["home's cores"].per_step - parts["learners"].per_step)
     cpu |= {"host": nodes * 0.006, "ray": nodes * 0.004, "supervisor": 0.02 + nodes * 0.004}
-    receive = 128e-6 / (lanes * 32) + 100e-9
-    sent = min(1.0, receive / (nodes * 200e-9))  # of the versions: more would take longer than receiving does
+    sent = versions_sent(CONSTANTS, setting, Machines(2, 2), rate)
     return NodesRun(nodes, lanes, 2, 32, rate, 1_000.0, 50.0, 100_000, 51.0, sent, 2.0, cpu, 2.0)
 
 
