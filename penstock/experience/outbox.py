@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.run_replay import Replay, RowWriter
 from penstock.replay import Field, ReplayBuffer
-from penstock.replay.writer import Writer
 
 SIGNALS = {"terminated": False, "truncated": False, "mask": True}
 """What a writer is told beside fields, and what it takes for granted."""
@@ -168,12 +167,6 @@ def steps_in(calls: Rows) -> int:
     return int(counted[calls[WRITER] >= 0].sum())
 
 
-def calls_in(calls: Rows) -> Iterator[tuple[int, Rows]]:
-    """Each call in its turn: its writer's number, and fields and signals of a step, ``[N, ...]``."""
-    for place, number in enumerate(calls[WRITER].tolist()):
-        yield number, {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
-
-
 class Inbox:
     """Makes the calls of a node's writers at home.
 
@@ -188,16 +181,21 @@ class Inbox:
     def __init__(self, replay: Replay, prioritize: Prioritize) -> None:
         self._replay = replay
         self._prioritize = prioritize
-        self._writers: dict[int, Writer] = {}
+        self._writers: dict[int, Any] = {}
 
     def add(self, calls: Rows) -> None:
         """Make calls, ``[K, ...]`` by field. What a writer that is gone had not finished is never finished."""
-        for number, call in calls_in(calls):
+        for place, number in enumerate(calls[WRITER].tolist()):
+            call = {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
             if number not in self._writers:
-                self._writers[number] = self._replay.buffer.writer(len(call["mask"]))
+                self._writers[number] = self._writer_of(call)
             writer = self._writers[number]
             writer.add(**call)
             self._prioritize(self._replay, writer.written)
+
+    def _writer_of(self, call: Rows) -> Any:
+        """Make what writes such calls."""
+        return self._replay.buffer.writer(len(call["mask"]))
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from penstock.envs.lanes import Lanes
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.feed import Feed, FeedWriter
 from penstock.experience.open_episodes import OpenEpisodes
-from penstock.experience.outbox import Rows, calls_in
+from penstock.experience.outbox import Inbox, Rows
 from penstock.experience.run_replay import Replay
-from penstock.experience.step_writer import StepWriter
-from penstock.experience.transitions import TransitionWriter
-from penstock.ipc import Doorbell, gather
+from penstock.experience.transitions import TransitionWriter, give_priorities
+from penstock.ipc import Doorbell
 
 UNTRUSTED = 0
 """Kind of a reward: the environment's, because predictions were not good enough."""
@@ -29,8 +28,14 @@ observations and actions ``[T, ...]`` as they lie in their columns, its rewards 
 ``[T]``, and whether it terminated."""
 
 
+Hold = Callable[[np.ndarray, Mapping[str, np.ndarray]], "RedistributedEpisodes"]
+"""Makes what holds the episodes of lanes: called with their numbers, int64 ``[N]``, and one step of them."""
+
+
 class RedistributedEpisodes:
-    """Holds each lane's episode until it is over, and writes it then; its steps are fed to who predicts returns before.
+    """Holds each lane's episode until it is over, and writes it then. It stands where a buffer's `Writer` would.
+
+    Its steps are fed to who predicts returns before.
 
     An episode of more than `max_steps` steps is written in pieces of so many, with its own rewards.
 
@@ -41,7 +46,7 @@ class RedistributedEpisodes:
     lane_numbers
         The lanes' numbers among all lanes of the run, int64 ``[N]``.
     step
-        One step of every lane: arrays ``[N, ...]``, of which obs, action and reward are held.
+        One step of every lane: arrays ``[N, ...]``, of which obs, action, reward and next_obs are used.
     feed
         Where steps go at once.
     bell
@@ -51,6 +56,8 @@ class RedistributedEpisodes:
     max_steps
         Most steps that are held of a lane.
     """
+
+    written = np.empty(0, np.int64)
 
     def __init__(
         self, replay: Replay, lane_numbers: np.ndarray, step: Mapping[str, np.ndarray],
@@ -62,25 +69,24 @@ class RedistributedEpisodes:
         self._redistribute = redistribute
         self._max_steps = max_steps
         self._episodes = OpenEpisodes(len(lane_numbers), step)
-        self._last = dict(step)
+        self._next_obs = step["next_obs"]
         self._fed = np.zeros(len(lane_numbers), np.int64)  # steps of what is held that were fed
         self._is_broken = np.zeros(len(lane_numbers), np.bool_)  # a part of the running episode is written already
 
-    def add(
-        self, step: Mapping[str, np.ndarray], terminated: np.ndarray, truncated: np.ndarray, valid: np.ndarray
-    ) -> None:
-        """Take a step of the lanes that are valid, and write the episodes that it ended.
+    def add(self, *, terminated: np.ndarray, truncated: np.ndarray, mask: np.ndarray, **step: np.ndarray) -> None:
+        """Take a step of the lanes in the mask, and write the episodes that it ended.
 
         Parameters
         ----------
-        step
-            obs, action, reward (as the environment gave it) and next_obs, ``[N, ...]``; read again by `write_held`.
-        terminated, truncated, valid
+        terminated, truncated, mask
             bool ``[N]``.
+        **step
+            obs, action, reward (as the environment gave it) and next_obs, ``[N, ...]``; `write_held` reads the last
+            again.
         """
-        self._last = dict(step)
-        self._episodes.add(step, valid.nonzero()[0])
-        has_ended = valid & (terminated | truncated)
+        self._next_obs = step["next_obs"]
+        self._episodes.add(step, mask.nonzero()[0])
+        has_ended = mask & (terminated | truncated)
         is_long = ~has_ended & (self._episodes.lengths >= self._max_steps)
         self._feed_steps(has_ended, has_ended | is_long)
         for lane in has_ended.nonzero()[0].tolist():
@@ -119,13 +125,20 @@ class RedistributedEpisodes:
         ends[-1] = True
         self._writer.add(
             obs=obs, action=steps["action"], reward=own if reward is None else reward,
-            next_obs=np.concatenate([obs[1:], self._last["next_obs"][lane, np.newaxis]]),
+            next_obs=np.concatenate([obs[1:], self._next_obs[lane, np.newaxis]]),
             kind=np.full(len(own), kind, np.int8),
             terminated=ends & is_terminated, truncated=ends & (not is_terminated),
         )  # fmt: skip
 
 
-class RedistributedWriter(StepWriter):
+class RewardsAsTheyAreWriter(TransitionWriter):
+    """Hands each transition on with its reward as the environment gave it: who holds the episode makes it another."""
+
+    def _settle_reward(self) -> None:
+        self._step["reward"][...] = self.lanes.reward
+
+
+class RedistributedWriter(RewardsAsTheyAreWriter):
     """Writes an episode's transitions when the episode is over.
 
     What is held when learning could begin and nothing is written yet is written with its own rewards.
@@ -134,76 +147,57 @@ class RedistributedWriter(StepWriter):
     ----------
     arena, worker, lanes, first_lane, replay
         As for `StepWriter`.
-    feed, redistribute, max_steps
-        As for `RedistributedEpisodes`.
+    hold
+        Makes what holds the lanes' episodes.
     """
 
     def __init__(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay,
-        *, feed: Feed, redistribute: Redistribute, max_steps: int,
-    ) -> None:  # fmt: skip
-        super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action")
-        self._step["next_obs"] = np.zeros_like(self._step["obs"])
-        self._episodes = RedistributedEpisodes(
-            replay, self.lane_numbers, self._step, feed=feed, bell=arena.redistributor_bell,
-            redistribute=redistribute, max_steps=max_steps,
-        )  # fmt: skip
-
-    def record(self) -> None:
-        """Take what the lanes' last step brought, and write the episodes that it ended."""
-        lanes, step = self.lanes, self._step
-        for name, column in self._columns.items():
-            gather(column, self.rows, step[name])
-        self._move_on()
-        gather(self.arena.columns["obs"], self.rows, step["next_obs"])
-        if lanes.finals.size:
-            lanes.write_finals(step["next_obs"], lanes.finals)
-        self._episodes.add({**step, "reward": lanes.reward}, lanes.terminated, lanes.truncated, lanes.valid)
-        self._is_written()
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay, hold: Hold
+    ) -> None:
+        super().__init__(arena, worker, lanes, first_lane, replay)
+        self._writer = hold(self.lane_numbers, self._step)
 
     def _is_let_in(self, num_steps: int) -> bool:
         """Whether the rate limiter has room; where learning waits for a first row, what is held is written for it."""
         if self._replay.limiter.try_insert(num_steps):
             return True
         if not len(self._replay.buffer):
-            self._episodes.write_held()
+            self._writer.write_held()
         return not len(self._replay.buffer)
 
 
-class NumberedWriter(TransitionWriter):
-    """Writes each transition on a node as the environment gave it, with its lane's number among all of the run."""
+class NumberedWriter(RewardsAsTheyAreWriter):
+    """Writes each transition on a node, with its lane's number among all of the run."""
 
     def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay) -> None:
         super().__init__(arena, worker, lanes, first_lane, replay)
         self._step["lane"] = arena.shape.first_lane + self.lane_numbers
 
 
-class RedistributedInbox:
+class RedistributedInbox(Inbox):
     """Does at home with the steps of a node's lanes what `RedistributedWriter` does with those of lanes at home.
 
     Parameters
     ----------
     replay
         The run's.
-    make
-        Makes what holds the episodes of some lanes: called with their numbers and one step of them.
+    hold
+        Makes what holds the episodes of some lanes.
     """
 
-    def __init__(
-        self, replay: Replay, make: Callable[[np.ndarray, Mapping[str, np.ndarray]], RedistributedEpisodes]
-    ) -> None:
-        self._replay = replay
-        self._make = make
-        self._episodes: dict[int, RedistributedEpisodes] = {}
+    _writers: dict[int, RedistributedEpisodes]
+
+    def __init__(self, replay: Replay, hold: Hold) -> None:
+        super().__init__(replay, give_priorities)
+        self._hold = hold
 
     def add(self, calls: Rows) -> None:
-        """Take calls, ``[K, ...]`` by field. What a writer that is gone had not finished is never finished."""
-        for number, call in calls_in(calls):
-            lane_numbers, signals = call.pop("lane"), [call.pop(name) for name in ("terminated", "truncated", "mask")]
-            if number not in self._episodes:
-                self._episodes[number] = self._make(lane_numbers, call)
-            self._episodes[number].add(call, *signals)
+        """Take calls, ``[K, ...]`` by field; where learning waits for a first row, write what is held for it."""
+        super().add(calls)
         limiter = self._replay.limiter
-        if not len(self._replay.buffer) and limiter.inserts >= limiter.min_size:  # learning waits for a first row
-            for episodes in self._episodes.values():
+        if not len(self._replay.buffer) and limiter.inserts >= limiter.min_size:
+            for episodes in self._writers.values():
                 episodes.write_held()
+
+    def _writer_of(self, call: Rows) -> RedistributedEpisodes:
+        return self._hold(call["lane"], call)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from penstock.envs.lanes import Lanes
@@ -44,7 +46,7 @@ class StepWriter:
         self.slots = np.full(lanes.num_lanes, -1, np.int64)
         self.is_open = False
         self._replay = replay
-        self._writer = replay.buffer.writer(lanes.num_lanes)
+        self._writer: Any = replay.buffer.writer(lanes.num_lanes)
         self._columns = {name: arena.columns[name] for name in columns}
         self._step = {
             name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype) for name, column in self._columns.items()

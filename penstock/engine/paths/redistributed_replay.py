@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,8 +12,9 @@ from penstock.engine.paths.base import ExperienceWriter
 from penstock.engine.paths.redistributed import predictor_numbers
 from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.feed import Feed
-from penstock.experience.outbox import NodeReplay
+from penstock.experience.outbox import Inbox, NodeReplay
 from penstock.experience.redistributed import (
+    Hold,
     NumberedWriter,
     RedistributedEpisodes,
     RedistributedInbox,
@@ -87,40 +89,31 @@ class RedistributedReplayPath(ReplayPath):
     def away(self) -> Self:
         """How steps are written, as the environment gave them; buffer and feed are at home."""
         nothing: Any = None
-        replay = replace(NodeReplay.of(self.replay), reward_scale=1.0, reward_clip=None)
-        return replace(self, replay=replay, feed=nothing, predictor_saved_at=None)
+        return replace(self, replay=NodeReplay.of(self.replay), feed=nothing, predictor_saved_at=None)
 
     def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
         """What is written of a step on a node."""
         return super().fields_of_step(shape) | {"lane": Field((), "int64")}
 
-    def inbox(self, arena: ExperienceArena) -> RedistributedInbox:
+    def inbox(self, arena: ExperienceArena) -> Inbox:
         """Make what holds the episodes of another node's lanes at home."""
-        from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
-
-        redistribute = EpisodeRedistribution(self.algorithm, arena)
-        return RedistributedInbox(
-            self.replay,
-            lambda lane_numbers, step: RedistributedEpisodes(
-                self.replay, lane_numbers, step, feed=self.feed, bell=arena.redistributor_bell,
-                redistribute=redistribute, max_steps=self.algorithm.config.redistributor_max_steps,
-            ),
-        )  # fmt: skip
+        return RedistributedInbox(self.replay, self._hold(arena))
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Hold each episode until it is over. It takes torch to redistribute, where a policy worker infers as well.
-
-        On a node write each step, and let home hold it.
-        """
+        """Hold each episode until it is over; on a node write each step, and let home hold it."""
         if isinstance(self.replay, NodeReplay):
             return NumberedWriter(arena, worker, lanes, first_lane, self.replay)
+        return RedistributedWriter(arena, worker, lanes, first_lane, self.replay, self._hold(arena))
+
+    def _hold(self, arena: ExperienceArena) -> Hold:
+        """What makes what holds episodes. It takes torch to redistribute, where a policy worker infers as well."""
         from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
 
-        return RedistributedWriter(
-            arena, worker, lanes, first_lane, self.replay,
-            feed=self.feed, redistribute=EpisodeRedistribution(self.algorithm, arena),
+        return partial(
+            RedistributedEpisodes, self.replay, feed=self.feed, bell=arena.redistributor_bell,
+            redistribute=EpisodeRedistribution(self.algorithm, arena),
             max_steps=self.algorithm.config.redistributor_max_steps,
         )  # fmt: skip
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.experience.layout import RunShape
-    from penstock.experience.redistributed import RedistributedInbox
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
@@ -141,7 +140,7 @@ class ReplayPath(DataPath):
         with_values = self.replay.first_priorities is not None
         return transition_fields(shape.observation, shape.action, with_values=with_values)
 
-    def inbox(self, arena: ExperienceArena) -> Inbox | RedistributedInbox:
+    def inbox(self, arena: ExperienceArena) -> Inbox:
         """Make what writes another node's steps at home."""
         return Inbox(self.replay, transitions.give_priorities)
 
