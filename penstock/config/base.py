@@ -105,7 +105,8 @@ class Config(PopulationConfig):
     """With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
     rollout workers'."""
     num_learners: int = 1
-    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update."""
+    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+    with central inference has a policy worker."""
     learner_nodes: int | dict[str, int] = 0
     """With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
     that have a custom resource of Ray's, by its name; the first learner is at home."""

@@ -96,7 +96,8 @@ class APPO(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -409,7 +410,8 @@ class PPO(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -710,7 +712,8 @@ class A2C(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -993,7 +996,8 @@ class A3C(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1239,7 +1243,8 @@ class IMPALA(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1548,7 +1553,8 @@ class IMPACT(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1820,7 +1826,8 @@ class CLEAR(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2135,7 +2142,8 @@ class LASER(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2447,7 +2455,8 @@ class PQN(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2724,7 +2733,8 @@ class DQN(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3070,7 +3080,8 @@ class Rainbow(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3416,7 +3427,8 @@ class ApeX(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3759,7 +3771,8 @@ class R2D2(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4102,7 +4115,8 @@ class DDPG(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4383,7 +4397,8 @@ class TD3(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4673,7 +4688,8 @@ class SAC(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4960,7 +4976,8 @@ class TQC(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -5257,7 +5274,8 @@ class CrossQ(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -5553,7 +5571,8 @@ class ApeXDPG(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
+        with central inference has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.

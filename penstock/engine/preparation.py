@@ -48,6 +48,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_agents=config.num_agents,
         guest_games=with_guests // num_groups,
         num_learners=config.num_learners,
+        num_policy_workers=policy_workers(config) if is_central else 1,
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
@@ -55,6 +56,11 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         state_size=model.state_size,
         weights_nbytes=weights_nbytes(model),
     )
+
+
+def policy_workers(config: Config) -> int:
+    """Policy workers of a policy where inference is central: one for each learner, and none without rollout workers."""
+    return min(config.num_learners, config.workers) if config.backend == "local" else 1
 
 
 def shape_of_guests(config: Config, shape: RunShape) -> RunShape:
@@ -69,7 +75,7 @@ def shape_of_guests(config: Config, shape: RunShape) -> RunShape:
     """
     return replace(
         shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, num_places=config.opponent_pool + 1,
+        redistribution_nbytes=0, num_places=config.opponent_pool + 1, num_policy_workers=1,
     )  # fmt: skip
 
 

@@ -99,7 +99,14 @@ def role_specs(
             learners.append(learner)
         for rank in range(1, group.size if group is not None else 1):
             assert group is not None
-            specs.append(RankRole(on_device_of(policy.algorithm, rank), group, rank, learner_threads))
+            there = on_device_of(policy.algorithm, rank)
+            follower = RankRole(there, group, rank, learner_threads)
+            if not is_central or rank >= shape.num_policy_workers:
+                specs.append(follower)
+            elif shares_device(config):
+                specs.append(DeviceRole(follower, replace(acts, algorithm=there, number=rank)))
+            else:
+                specs += [replace(acts, number=rank), follower]
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
     if guests and is_central:

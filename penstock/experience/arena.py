@@ -161,7 +161,7 @@ class ExperienceArena:
             self.best_weights = WeightsBlock.attach(arena, offset("best_weights"))
             self.redistribution = WeightsBlock.attach(arena, offset("redistribution"))
         bell = Doorbell.create if fresh else Doorbell.attach
-        self.policy_bell = bell(arena, offset("policy_bell"))
+        self.policy_bells = [bell(arena, offset(f"policy_bell_{i}")) for i in range(shape.num_policy_workers)]
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
         self.redistributor_bell = bell(arena, offset("redistributor_bell"))
         if first is None:
@@ -169,7 +169,7 @@ class ExperienceArena:
             self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
         else:
             self.learner_bell, self.rollout_bells = first.learner_bell, first.rollout_bells
-        self.requests = Requests(shape, array, self.policy_bell, self.rollout_bells)
+        self.requests = Requests(shape, array, self.policy_bells, self.rollout_bells)
         self.policies: tuple[ExperienceArena, ...] = (self,)
         for other in shape.others:
             begin += self.policies[-1].shape.nbytes()
@@ -214,10 +214,8 @@ class ExperienceArena:
     def ring_all(self) -> None:
         """Wake every role that sleeps on a doorbell; of the first policy's arena, those of all policies."""
         for arena in self.policies:
-            arena.learner_bell.ring()
-            arena.policy_bell.ring()
-            arena.evaluator_bell.ring()
-            arena.redistributor_bell.ring()
+            for bell in (arena.learner_bell, *arena.policy_bells, arena.evaluator_bell, arena.redistributor_bell):
+                bell.ring()
         self.ring_rollout_workers()
 
     def ring_rollout_workers(self) -> None:

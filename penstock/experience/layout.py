@@ -32,6 +32,11 @@ SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.
 """A policy has one of each, or none; its number is that of the policy, such as in "learner-1"."""
 
 
+def policy_worker_name(policy: int, number: int) -> str:
+    """Name of a policy worker: "policy-0" is the first of the first policy, "policy-0.1" the second."""
+    return f"{RoleKind.POLICY}-{policy}.{number}" if number else f"{RoleKind.POLICY}-{policy}"
+
+
 @dataclass(frozen=True)
 class Column:
     """One named array with a row of this shape and dtype for every step, slot or lane."""
@@ -91,6 +96,9 @@ class RunShape:
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     num_learners
         Learners of its group; those beside the first are ranks, counted from 1.
+    num_policy_workers
+        Policy workers that share its rollout workers out: number i answers every rollout worker w with
+        ``w % num_policy_workers == i``.
     """
 
     num_workers: int
@@ -112,6 +120,7 @@ class RunShape:
     num_places: int = 0
     first_worker: int = 0
     num_learners: int = 1
+    num_policy_workers: int = 1
 
     @property
     def num_lanes(self) -> int:
@@ -146,6 +155,11 @@ class RunShape:
         return self.num_workers * self.num_groups
 
     @property
+    def groups_per_policy_worker(self) -> int:
+        """The most groups that any policy worker answers."""
+        return -(-self.num_workers // self.num_policy_workers) * self.num_groups
+
+    @property
     def num_slots(self) -> int:
         """Segments that fit in the arena."""
         return self.num_lanes * self.slots_per_lane
@@ -160,13 +174,20 @@ class RunShape:
 
         Where the name of a single role has no number, it is that of `policy`.
         """
-        kind, _, number = role.partition("-")
+        kind, _, numbers = role.partition("-")
+        number, _, beside = numbers.partition(".")
         kind, of = RoleKind(kind), int(number) if number else policy
         if kind is RoleKind.RANK:
-            return self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)) + of - 1
+            return self._num_single_rows + of - 1
+        if beside:
+            return self._num_single_rows + self.num_learners - 1 + int(beside) - 1
         return of if kind is RoleKind.ROLLOUT else (
             self.num_workers + of * len(SINGLE_ROLES) + SINGLE_ROLES.index(kind)
         )
+
+    @property
+    def _num_single_rows(self) -> int:
+        return self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others))
 
     def step_columns(self) -> tuple[Column, ...]:
         """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
@@ -207,10 +228,11 @@ class RunShape:
         rows, size = self.num_slots * self.rows_per_slot, self.state_size
         yield array("control", (9, ALIGNMENT // 8), "int64")
         yield array("tunables", (1 + MOST_TUNABLES,), "float64")
-        num_roles = self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others)) + self.num_learners - 1
+        num_roles = self._num_single_rows + (self.num_learners - 1) + (self.num_policy_workers - 1)
         yield array("gauges", (num_roles, 32), "float64")
+        policy_bells = (f"policy_bell_{i}" for i in range(self.num_policy_workers))
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
-        for name in ("learner_bell", "policy_bell", "evaluator_bell", "redistributor_bell", *rollout_bells):
+        for name in ("learner_bell", *policy_bells, "evaluator_bell", "redistributor_bell", *rollout_bells):
             yield opaque(name, Doorbell.nbytes)
         yield opaque("full", Ring.nbytes(4 * self.num_slots))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
@@ -229,8 +251,8 @@ class RunShape:
         yield array("request_rows", (self.all_groups, self.group_size), "int64")
         yield array("noise", (self.all_groups, self.group_size, self.action.noise_size), "float32")
         yield array("lane_memory", (2, self.all_groups, self.group_size, size), "float32")
-        yield array("deaths", (1, ALIGNMENT // 8), "int64")
-        yield array("deaths_passed", (1, ALIGNMENT // 8), "int64")
+        yield array("deaths", (self.num_policy_workers, ALIGNMENT // 8), "int64")
+        yield array("deaths_passed", (self.num_policy_workers, ALIGNMENT // 8), "int64")
         if self.num_places:
             yield from (opaque(f"place_{i}", WeightsBlock.nbytes(self.weights_nbytes)) for i in range(self.num_places))
             yield array("odds", (self.num_places,), "float64")

@@ -37,7 +37,9 @@ class Requests:
     when everything that the request says is written. The policy worker raises `answered` to the same number when the
     actions are written. With local inference the rollout worker does both.
 
-    The supervisor withdraws the requests of a dead rollout worker, but the policy worker may be answering one right
+    Several policy workers share the rollout workers out: each answers its own, see `RunShape`.
+
+    The supervisor withdraws the requests of a dead rollout worker, but its policy worker may be answering one right
     then. So the supervisor counts deaths, and between two batches the policy worker says how many it has seen: it
     answers no request from before those deaths any more. Only then does the supervisor reset the requests.
 
@@ -47,8 +49,8 @@ class Requests:
         The run's numbers.
     array
         Returns the arena's array of a name.
-    policy_bell, rollout_bells
-        Rung by who asks, and by who answers.
+    policy_bells, rollout_bells
+        Rung by who asks, and by who answers; one for each policy worker and rollout worker.
 
     Attributes
     ----------
@@ -62,7 +64,7 @@ class Requests:
         self,
         shape: RunShape,
         array: Callable[[str], np.ndarray],
-        policy_bell: Doorbell,
+        policy_bells: Sequence[Doorbell],
         rollout_bells: Sequence[Doorbell],
     ) -> None:
         # Each group's are written by its rollout worker; the supervisor withdraws and resets a dead worker's.
@@ -74,16 +76,21 @@ class Requests:
         # A state of every lane in each of two buffers, by turns, float32 [2, groups, group_size, state_size]: request
         # n starts from buffer n % 2 and leaves what comes after in the other. Written by whoever infers.
         self._memory = array("lane_memory")
-        self._deaths = array("deaths")[:, 0]  # of rollout workers so far; written by the supervisor
-        self._passed = array("deaths_passed")[:, 0]  # the last of them that the policy worker has passed; written by it
-        self._policy_bell = policy_bell
+        # Of each policy worker: deaths of its rollout workers so far, written by the supervisor, and the last of them
+        # that it has passed, written by it.
+        self._deaths = array("deaths")[:, 0]
+        self._passed = array("deaths_passed")[:, 0]
         self._rollout_bells = rollout_bells
         self._num_groups = shape.num_groups
+        answering = np.arange(shape.all_groups) // shape.num_groups % shape.num_policy_workers
+        self._answering = answering.tolist()  # the number of each group's policy worker
+        self._bells = [policy_bells[number] for number in self._answering]  # and its bell
+        self._are_of = [answering == number for number in range(shape.num_policy_workers)]
         # For local inference, made once and not in every step.
         self._alone = [Pending(np.array([group]), np.zeros(1, np.int64)) for group in range(shape.all_groups)]
 
     def ask(self, group: int, rows: np.ndarray, noise: np.ndarray) -> None:
-        """Ask for a group's next actions, and wake the policy worker.
+        """Ask for a group's next actions, and wake its policy worker.
 
         Parameters
         ----------
@@ -98,7 +105,7 @@ class Requests:
         self.noise[group] = noise
         fence()  # whoever sees the request sees what it says
         self._asked[group] += 1
-        self._policy_bell.ring()
+        self._bells[group].ring()
 
     def ask_and_answer(
         self, group: int, rows: np.ndarray, noise: np.ndarray, answer: Callable[[Pending], object]
@@ -124,17 +131,17 @@ class Requests:
         """Number of a group's last request that was answered."""
         return int(self._answered[group])
 
-    def pending(self) -> Pending | None:
-        """Return all requests that wait, None if there are none. The policy worker calls it between two batches.
+    def pending(self, number: int = 0) -> Pending | None:
+        """Return all requests that wait for a policy worker, None if there are none. It calls this between two batches.
 
         Whoever has died by now has had its last answer, and its requests are read as withdrawn.
         """
-        deaths = self._deaths[0]
+        deaths = self._deaths[number]
         fence()
-        self._passed[0] = deaths
+        self._passed[number] = deaths
         asked = self._asked.copy()
         fence()  # what a request says is read after the word
-        groups = (asked > self._answered).nonzero()[0]
+        groups = ((asked > self._answered) & self._are_of[number]).nonzero()[0]
         return Pending(groups, asked[groups]) if len(groups) else None
 
     def memory(self, pending: Pending) -> np.ndarray:
@@ -158,16 +165,22 @@ class Requests:
             self._rollout_bells[worker].ring()
 
     def withdraw(self, worker: int) -> int:
-        """Withdraw the requests of a dead rollout worker; return the number of its death."""
-        self._asked[self._groups_of(worker)] = WITHDRAWN
+        """Withdraw the requests of a dead rollout worker; return its death's number, as its policy worker counts."""
+        groups, number = self._groups_of(worker), self.policy_worker_of(worker)
+        self._asked[groups] = WITHDRAWN
         fence()  # whoever sees the death sees that the requests are withdrawn
-        self._deaths[0] += 1
-        self._policy_bell.ring()
-        return int(self._deaths[0])
+        self._deaths[number] += 1
+        self._bells[groups.start].ring()
+        return int(self._deaths[number])
 
-    def has_passed(self, death: int) -> bool:
-        """Whether the policy worker can no longer be answering a request from before a death."""
-        return bool(self._passed[0] >= death)
+    def policy_worker_of(self, worker: int) -> int:
+        """Number of the policy worker that answers a rollout worker."""
+        number: int = self._answering[worker * self._num_groups]
+        return number
+
+    def has_passed(self, death: int, worker: int) -> bool:
+        """Whether no policy worker can be answering a request of a rollout worker any more from before its death."""
+        return bool(self._passed[self.policy_worker_of(worker)] >= death)
 
     def reset(self, worker: int) -> None:
         """Let the successor of a dead rollout worker begin anew; the policy worker has passed the death, or is gone."""

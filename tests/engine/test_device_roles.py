@@ -15,6 +15,7 @@ from penstock.algorithms.dqn import DQN
 from penstock.config import make_config
 from penstock.engine import roster
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.groups.meeting import board_for
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.device import Companion, DeviceRole, Pair
 from penstock.engine.roles.learner import LearnerState
@@ -177,8 +178,8 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
         trainer.train(2_500, quiet=True, on_update=kill)
         assert killed and trainer.status.restarts == 1
         requests = trainer._policies[0].arena.requests
-        wait_until(lambda: requests.has_passed(1), "the policy worker passes the death")
-        assert not requests.has_passed(2)
+        wait_until(lambda: requests.has_passed(1, 0), "the policy worker passes the death")
+        assert not requests.has_passed(2, 0)
 
 
 def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_process):
@@ -224,7 +225,7 @@ def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
     made = []
 
     def build():
-        made.append((Idle(run.arena.policy_bell), threading.current_thread()))
+        made.append((Idle(run.arena.policy_bells[0]), threading.current_thread()))
         return made[0][0]
 
     learner = Idle(run.arena.learner_bell)
@@ -233,7 +234,7 @@ def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
     role, thread = made[0]
     assert thread is not threading.main_thread() and learner.polled == 0
     before = role.polled
-    run.arena.policy_bell.ring()
+    run.arena.policy_bells[0].ring()
     wait_until(lambda: role.polled > before, "the bell wakes it")
     assert pair.poll() is False and learner.polled == 1
     pair.handle("command")
@@ -254,7 +255,7 @@ def test_the_cpu_time_of_a_companion_is_booked_to_it_and_not_to_the_other(monkey
         own._asked = float("-inf")  # as if the time had gone by after which it asks
         booked.append(True)
         own.switch("work")
-        return Idle(run.arena.policy_bell)
+        return Idle(run.arena.policy_bells[0])
 
     other = clock.Clock(rows[0], ("work", "wait"))
     Companion(build, wake=run.arena.learner_bell.ring).close()
@@ -268,8 +269,8 @@ def test_the_failure_of_a_companion_wakes_the_other_and_is_its_own():
     run = Collecting(APPO)
     bell = run.arena.learner_bell
     rung = bell.value
-    pair = Pair(Idle(bell), Companion(lambda: Idle(run.arena.policy_bell, fails_at=2), wake=bell.ring))
-    run.arena.policy_bell.ring()
+    pair = Pair(Idle(bell), Companion(lambda: Idle(run.arena.policy_bells[0], fails_at=2), wake=bell.ring))
+    run.arena.policy_bells[0].ring()
     wait_until(lambda: bell.value != rung, "the learner's bell is rung")
     with pytest.raises(ArithmeticError, match="worn out"):
         pair.poll()
@@ -304,3 +305,18 @@ def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learn
     torch.testing.assert_close(torch.from_numpy(run.arena.columns["log_prob"][rows]), expected)
     pair.close()
     run.close()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_learner_of_a_group_publishes_for_the_policy_workers_of_all(size):
+    run, board = Collecting(APPO, inference="central"), board_for(size)
+    group = None if board is None else board.spec
+    learner = LearnerRole(run.algorithm, SegmentPath(), LearnerState(version=FIRST_VERSION), None, 1, group=group)
+    pair = DeviceRole(learner, PolicyRole(run.algorithm, SegmentPath(), 1)).build(run.arena, run.reports.append)
+    alone = pair._role if board is None else pair._role._learner
+    alone._weights.publish(FIRST_VERSION + 1, 0)
+    assert run.arena.weights.version == FIRST_VERSION + (size > 1)  # one alone has its policy worker beside it
+    pair.close()
+    run.close()
+    if board is not None:
+        board.close()

@@ -149,9 +149,9 @@ def test_a_policy_worker_answers_the_groups_that_wait_and_wakes_their_workers():
 def test_a_policy_worker_says_which_deaths_it_has_seen_between_two_batches():
     run = Collecting(APPO, inference="central", num_groups=1)
     death = run.arena.requests.withdraw(0)
-    assert not run.arena.requests.has_passed(death)
+    assert not run.arena.requests.has_passed(death, 0)
     run.policy_worker.poll()
-    assert run.arena.requests.has_passed(death)
+    assert run.arena.requests.has_passed(death, 0)
     run.close()
 
 

@@ -15,12 +15,14 @@ from penstock.algorithms.a3c import A3C
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
+from penstock.engine import roster
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.groups import leading
 from penstock.engine.groups.meeting import Board, Seat
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from penstock.experience.layout import policy_worker_name
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
 
 pytestmark = pytest.mark.timeout(120)
@@ -236,8 +238,54 @@ def test_learners_that_are_killed_again_and_again_end_the_run():
         restarts.after_learner_killed("rank-1 was killed")
 
 
+CENTRAL = {**TINY, "inference": "central", "num_learners": 2, "num_epochs": 1, "run_dir": None, "total_steps": FOR_EVER}
+
+
+def acting(trainer):
+    """Seconds that each policy worker has spent on choosing actions."""
+    arena = trainer._policies[0].arena
+    return [float(arena.gauges_of(policy_worker_name(0, number))[0]) for number in range(2)]
+
+
+def keeps_learning(trainer, more=300):
+    """Train on, and see that every group of lanes is answered."""
+    requests, groups = trainer._policies[0].arena.requests, range(trainer._policies[0].arena.shape.all_groups)
+    before = [requests.num_answered(group) for group in groups]
+    trainer.train(more, quiet=True)
+    assert all(requests.num_answered(group) != answered for group, answered in zip(groups, before, strict=True))
+
+
+def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed():
+    with Trainer(PPO, **CENTRAL) as trainer:
+        keeps_learning(trainer)
+        assert min(acting(trainer)) > 0.0
+        assert {"policy-0", "policy-0.1", "learner", "rank-1"} < set(pids_of(trainer))
+        assert "policy x2" in {role.name for role in trainer.status.roles}
+        for name in ("policy-0.1", "rollout-1", "rollout-0"):
+            os.kill(pids_of(trainer)[name], signal.SIGKILL)
+            keeps_learning(trainer)
+        assert trainer.status.restarts == 3 and trainer.status.experience["learners/together"] == 2
+        family = Watched(list(pids_of(trainer).values()))
+    assert family.left_after(0.0) == []
+
+
+def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(monkeypatch):
+    monkeypatch.setattr(roster, "shares_device", lambda config: True)
+    with Trainer(PPO, **CENTRAL) as trainer:
+        keeps_learning(trainer)
+        assert min(acting(trainer)) > 0.0
+        assert set(pids_of(trainer)) == {"launcher", "rollout-0", "rollout-1", "learner", "rank-1", "evaluator"}
+        killed(trainer, "learner", "rank-1")
+        keeps_learning(trainer)
+        os.kill(pids_of(trainer)["rollout-1"], signal.SIGKILL)
+        keeps_learning(trainer)
+        family = Watched(list(pids_of(trainer).values()))
+    assert family.left_after(0.0) == []
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_learners_on_gpus_of_their_own_learn_together():
     with Trainer(PPO, **TINY, num_learners=2, device="cuda", run_dir=None, total_steps=2_000) as trainer:
         trainer.train(quiet=True)
         assert trainer.status.experience["learners/together"] == 2
+        assert min(acting(trainer)) > 0.0

@@ -3,7 +3,11 @@
 import pytest
 
 from penstock.algorithms.appo import APPO
+from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.meeting import GroupSpec
 from penstock.engine.preparation import run_shape
+from penstock.engine.roles.device import DeviceRole
+from penstock.engine.roles.specs import PolicyRole
 from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
@@ -11,15 +15,21 @@ from penstock.envs.spec import EnvSpec
 from tests.engine.collecting import Learns
 
 
-def threads_of_roles(monkeypatch, cores, **settings):
-    """Threads of each role of a run on a machine with so many cores, by name."""
-    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+def roles_of_run(**settings):
+    """Roles of a run, and the numbers of its arena."""
     config = APPO.Config(**{"env": "CartPole-v1", "hidden_sizes": (8,), **settings})
     env = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
     observation, action, *_ = probe(env)
     algorithm = APPO(config, observation, action)
     shape = run_shape(algorithm, algorithm.build_model())
-    return {spec.name: spec.num_threads for spec in parts_of(role_specs([Learns(algorithm)], env, shape))}
+    group = GroupSpec(config.num_learners, 0) if config.num_learners > 1 else None
+    return role_specs([Learns(algorithm)], env, shape, group), shape
+
+
+def threads_of_roles(monkeypatch, cores, **settings):
+    """Threads of each role of a run on a machine with so many cores, by name."""
+    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+    return {spec.name: spec.num_threads for spec in parts_of(roles_of_run(**settings)[0])}
 
 
 LOCAL = {"inference": "local"}
@@ -51,3 +61,37 @@ def test_threads_use_every_core_once_and_each_role_has_one_where_cores_are_too_f
     threads = threads_of_roles(monkeypatch, cores, num_workers=num_workers, **settings)
     assert min(threads.values()) == 1
     assert sum(threads.values()) == max(cores, len(threads))
+
+
+GROUP = {"inference": "central", "num_workers": 2, "num_learners": 3, "num_envs_per_worker": 6, "batch_size": 384}
+
+
+def test_each_learner_of_a_group_has_its_policy_worker_as_long_as_there_are_rollout_workers_for_it():
+    specs, shape = roles_of_run(**GROUP)
+    acting = [(spec.name, spec.number) for spec in specs if isinstance(spec, PolicyRole)]
+    assert acting == [("policy-0", 0), ("policy-0.1", 1)] and shape.num_policy_workers == 2
+    learning = {"learner", "rank-1", "rank-2"}
+    others = {"rollout-0", "rollout-1", "evaluator"}
+    assert {spec.name for spec in specs} == learning | others | {name for name, _ in acting}
+    rows = [shape.gauge_row(spec.name) for spec in specs]
+    assert len(set(rows)) == len(rows)
+
+
+def test_learners_that_do_not_choose_actions_have_no_policy_workers():
+    for settings in ({"inference": "local"}, {"inference": "central", "backend": "ray"}):
+        specs, shape = roles_of_run(**{**GROUP, **settings})
+        assert len([spec for spec in specs if isinstance(spec, PolicyRole)]) == (settings["inference"] == "central")
+        assert shape.num_policy_workers == 1
+
+
+def test_each_gpu_of_a_group_belongs_to_a_process_with_learner_and_policy_worker():
+    specs, _ = roles_of_run(**GROUP, device="cuda")
+    on_gpus = {spec.name: spec for spec in specs if spec.name in ("learner", "rank-1", "rank-2")}
+    assert len(specs) == 2 + len(on_gpus) + 1
+    for rank, (name, number) in enumerate((("learner", 0), ("rank-1", 1))):
+        role = on_gpus[name]
+        assert isinstance(role, DeviceRole) and not role.is_vital
+        assert role.policy.number == number
+        devices = {part.algorithm.config.device for part in (role.learner, role.policy)}
+        assert devices == ({"cuda"} if rank == 0 else {"cuda:1"})
+    assert isinstance(on_gpus["rank-2"], RankRole)

@@ -66,7 +66,7 @@ def test_whoever_attaches_sees_the_same_columns_words_and_slots():
 def test_whoever_attaches_can_wake_every_role():
     shape = run_shape(num_workers=2)
     creator = ExperienceArena.create(shape)
-    bells = [creator.learner_bell, creator.policy_bell, creator.evaluator_bell, *creator.rollout_bells]
+    bells = [creator.learner_bell, *creator.policy_bells, creator.evaluator_bell, *creator.rollout_bells]
     before = [bell.value for bell in bells]
     ExperienceArena.attach(shape, os.dup(creator.arena.fd)).ring_all()
     assert all(bell.value != value for bell, value in zip(bells, before, strict=True))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.layout import ALIGNMENT, Column
+from penstock.experience.layout import ALIGNMENT, Column, policy_worker_name
 from tests.experience.writing import LOGITS, run_shape
 from tests.nn.plain import CHOICE
 
@@ -73,6 +73,16 @@ def test_what_different_processes_count_lies_in_different_cache_lines():
     names = ("rollout-0", "rollout-2", "policy-0", "learner", "evaluator", "redistributor")
     assert [run_shape(num_workers=3).gauge_row(name) for name in names] == [0, 2, 3, 4, 5, 6]
     assert regions["gauges"].shape == (3 + 4, 32)  # the workers, policy worker, learner, evaluator and redistributor
+
+
+def test_ranks_and_further_policy_workers_have_rows_and_bells_of_their_own_behind_the_single_roles():
+    shape = run_shape(num_workers=2, num_learners=3, num_policy_workers=2)
+    names = ("rollout-1", "policy-0", "redistributor", "rank-1", "rank-2", policy_worker_name(0, 1))
+    assert [shape.gauge_row(name) for name in names] == [1, 2, 5, 6, 7, 8]
+    regions = shape.regions()
+    assert regions["gauges"].shape == (9, 32)
+    assert regions["policy_bell_0"].offset != regions["policy_bell_1"].offset
+    assert regions["deaths"].shape == regions["deaths_passed"].shape == (2, ALIGNMENT // 8)
 
 
 def test_two_processes_lay_a_run_out_alike():

@@ -77,9 +77,9 @@ def test_in_the_beginning_nothing_is_asked_and_nothing_is_open(shared):
 
 
 def test_who_asks_is_pending_with_all_that_it_said_and_the_policy_worker_is_woken(shared):
-    rung = shared.arena.policy_bell.value
+    rung = shared.arena.policy_bells[0].value
     shared.ask(1, 2)
-    assert shared.arena.policy_bell.value != rung
+    assert shared.arena.policy_bells[0].value != rung
     assert numbered(shared.answering.pending()) == {1: 1, 2: 1}
     assert shared.answering.rows[[1, 2]].tolist() == [[10, 11], [20, 21]]
     assert shared.answering.noise[[1, 2]].tolist() == [[[1.5], [1.5]], [[2.5], [2.5]]]
@@ -172,9 +172,9 @@ def test_an_answer_that_is_not_finished_leaves_the_memory_that_it_started_from(s
 
 def test_what_is_withdrawn_is_pending_no_more_and_the_policy_worker_is_woken(shared):
     shared.ask(0, 1, 2, 3)
-    rung = shared.arena.policy_bell.value
+    rung = shared.arena.policy_bells[0].value
     assert shared.asking.withdraw(1) == 1
-    assert shared.arena.policy_bell.value != rung
+    assert shared.arena.policy_bells[0].value != rung
     assert numbered(shared.answering.pending()) == {0: 1, 1: 1}
     assert shared.asking.withdraw(0) == 2
     assert shared.answering.pending() is None
@@ -186,7 +186,7 @@ def test_a_late_answer_to_what_was_withdrawn_is_none_for_the_successor(shared):
     death = shared.asking.withdraw(0)
     shared.answering.mark_answered(late)
     assert shared.answered(0, 1) == [False, False]
-    assert shared.answering.pending() is None and shared.asking.has_passed(death)
+    assert shared.answering.pending() is None and shared.asking.has_passed(death, 0)
     shared.asking.reset(0)
     shared.ask(0)
     assert shared.answered(0, 1) == [False, True]
@@ -208,14 +208,14 @@ def test_a_reset_lets_the_groups_of_one_worker_begin_anew_and_those_of_no_other(
 def test_a_death_is_passed_between_two_batches(shared):
     shared.ask(0)
     pending = shared.answering.pending()
-    assert shared.asking.has_passed(0)
+    assert shared.asking.has_passed(0, 0)
     one, two = shared.asking.withdraw(0), shared.asking.withdraw(1)
-    assert not shared.asking.has_passed(one), "an answer is under way"
+    assert not shared.asking.has_passed(one, 0), "an answer is under way"
     shared.answering.mark_answered(pending)
-    assert not shared.asking.has_passed(one), "and it does not say that it was the last"
+    assert not shared.asking.has_passed(one, 0), "and it does not say that it was the last"
     assert shared.answering.pending() is None
-    assert shared.asking.has_passed(one) and shared.asking.has_passed(two)
-    assert not shared.asking.has_passed(shared.asking.withdraw(0))
+    assert shared.asking.has_passed(one, 0) and shared.asking.has_passed(two, 1)
+    assert not shared.asking.has_passed(shared.asking.withdraw(0), 0)
 
 
 def test_a_policy_worker_that_looks_in_the_midst_of_a_withdrawal_finds_nothing_and_has_not_passed_it(
@@ -223,10 +223,44 @@ def test_a_policy_worker_that_looks_in_the_midst_of_a_withdrawal_finds_nothing_a
 ):
     shared.ask(0, 1)
     seen = []
-    at_the_fences(lambda: seen.extend([shared.answering.pending(), shared.asking.has_passed(1)]))
+    at_the_fences(lambda: seen.extend([shared.answering.pending(), shared.asking.has_passed(1, 0)]))
     shared.asking.withdraw(0)
     assert seen == [None, False]
-    assert shared.answering.pending() is None and shared.asking.has_passed(1)
+    assert shared.answering.pending() is None and shared.asking.has_passed(1, 0)
+
+
+def test_each_of_several_policy_workers_answers_its_rollout_workers_and_hears_of_their_deaths_alone():
+    shape = run_shape(num_workers=3, num_envs_per_worker=4, num_groups=2, state_size=1, num_policy_workers=2)
+    arena = ExperienceArena.create(shape)
+    other = ExperienceArena.attach(shape, os.dup(arena.arena.fd))
+    shared = Shared(arena.requests, other.requests, arena)
+    assert [arena.requests.policy_worker_of(worker) for worker in range(3)] == [0, 1, 0]
+    assert shape.groups_per_policy_worker == 4
+
+    def rung():
+        return [bell.value for bell in arena.policy_bells]
+
+    before = rung()
+    shared.ask(0, 1, 5)
+    assert rung() == [before[0] + 3, before[1]]
+    shared.ask(2)
+    assert rung() == [before[0] + 3, before[1] + 1]
+    assert [numbered(shared.answering.pending(number)) for number in range(2)] == [{0: 1, 1: 1, 5: 1}, {2: 1}]
+    shared.answering.mark_answered(shared.answering.pending(1))
+    assert shared.answered(0, 1, 2, 5) == [False, False, True, False]
+    assert shared.answering.pending(1) is None
+
+    before = rung()
+    death = shared.asking.withdraw(1)
+    assert rung() == [before[0], before[1] + 1]
+    shared.answering.pending(0)
+    assert not shared.asking.has_passed(death, 1), "it is none of this one's"
+    shared.answering.pending(1)
+    assert shared.asking.has_passed(death, 1) and not shared.asking.has_passed(death, 0)
+    first = shared.asking.withdraw(2)
+    assert first == 1 and not shared.asking.has_passed(first, 2)
+    assert numbered(shared.answering.pending(0)) == {0: 1, 1: 1}
+    assert shared.asking.has_passed(first, 2)
 
 
 @pytest.mark.parametrize(("fence", "found"), [("before it looks", {}), ("after it looked", {0: 1})])
@@ -235,13 +269,13 @@ def test_a_policy_worker_has_not_passed_a_death_that_comes_while_it_looks(shared
     turns = [lambda: shared.asking.withdraw(0)] if found == {} else [lambda: None, lambda: shared.asking.withdraw(0)]
     at_the_fences(*turns)
     assert numbered(shared.answering.pending()) == found
-    assert not shared.asking.has_passed(1)
-    assert shared.answering.pending() is None and shared.asking.has_passed(1)
+    assert not shared.asking.has_passed(1, 0)
+    assert shared.answering.pending() is None and shared.asking.has_passed(1, 0)
 
 
 def count_requests(arena: ExperienceArena, dies_at: int | None) -> None:
     """Answer for ever: the action is how many requests the memory has seen. Or die in the midst of such a request."""
-    requests, bell = arena.requests, arena.policy_bell
+    requests, bell = arena.requests, arena.policy_bells[0]
     while True:
         seen = bell.value
         pending = requests.pending()

@@ -102,9 +102,10 @@ class Bucket:
 
 
 def bucket_sizes(shape: RunShape) -> list[int]:
-    """Lanes of the buckets that a run needs: of as many groups as a power of two, and of all groups."""
-    powers = [1 << power for power in range((shape.all_groups - 1).bit_length())]
-    return [num_groups * shape.group_size for num_groups in [*powers, shape.all_groups]]
+    """Lanes of the buckets that a policy worker needs: of as many groups as a power of two, and of all its groups."""
+    most = shape.groups_per_policy_worker
+    powers = [1 << power for power in range((most - 1).bit_length())]
+    return [num_groups * shape.group_size for num_groups in [*powers, most]]
 
 
 def after_failed_capture(error: Exception) -> str:

@@ -51,7 +51,7 @@ class Replacement:
     spec: RoleSpec
     not_before: float
     deaths: list[int]
-    """Of a rollout worker, the number of its death, which the policy worker of each policy must pass before its slots
+    """Of a rollout worker, the number of its death, which its policy worker of each policy must pass before its slots
     are taken back."""
     commands: list[Command] = field(default_factory=list)
     """What it is to be told when it is back."""
@@ -231,8 +231,8 @@ class LocalBackend:
             elif process.spec.is_vital or not os.WIFSIGNALED(status):
                 raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
             else:
-                of_learners = isinstance(process.spec, LearnerRole | RankRole)
-                count = self._restarts.after_learner_killed if of_learners else self._restarts.after_kill
+                is_learner = any(isinstance(part, LearnerRole | RankRole) for part in parts_of([process.spec]))
+                count = self._restarts.after_learner_killed if is_learner else self._restarts.after_kill
                 back_off = count(story)
         spec = process.spec
         deaths = (
@@ -253,12 +253,15 @@ class LocalBackend:
 
     def _has_passed(self, replacement: Replacement) -> bool:
         """Whether no policy worker can still be answering a request from before the death."""
+        if not isinstance(replacement.spec, RolloutRole):
+            return True
+        worker = replacement.spec.rollout.worker
         alive = parts_of([process.spec for process in self._processes.values()])
-        acting = {spec.policy for spec in alive if isinstance(spec, PolicyRole)}
-        arenas = self._arena.policies
+        acting = {(spec.policy, spec.number) for spec in alive if isinstance(spec, PolicyRole)}
         return all(
-            number not in acting or arenas[number].requests.has_passed(death)
-            for number, death in enumerate(replacement.deaths)
+            (arena.policy, arena.requests.policy_worker_of(worker)) not in acting
+            or arena.requests.has_passed(death, worker)
+            for arena, death in zip(self._arena.policies, replacement.deaths, strict=True)
         )
 
 

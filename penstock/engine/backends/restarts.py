@@ -6,7 +6,9 @@ import time
 from collections import deque
 from dataclasses import replace
 
+from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed
+from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.specs import LearnerRole, RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import ExperienceArena
@@ -90,6 +92,10 @@ def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
 
     For a rollout worker, no policy worker may be answering requests from before its death any more.
     """
+    if isinstance(spec, DeviceRole):
+        learner = successor(spec.learner, arena)
+        assert isinstance(learner, LearnerRole | RankRole)
+        return replace(spec, learner=learner)
     if isinstance(spec, LearnerRole) and spec.group is not None:
         arena.policies[spec.policy].reclaim_read()
         return replace(spec, group=replace(spec.group, is_successor=True))

@@ -82,7 +82,7 @@ class Receiver:
     def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
         self._arena = arena
         # Rung for commands alone; while a node is gone, another, which the learner rings when it gives slots back.
-        self.bell = arena.policy_bell
+        self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
         kinds: dict[str, type[Seat]] = {"segments": Seat, "steps": StepSeat}
@@ -104,7 +104,7 @@ class Receiver:
         """Fill in for nodes that are gone, and report; False if there was nothing to do."""
         has_filled = any([seat.fill_in() for seats in self._seats for seat in seats])
         has_to_fill_in = any(seat.is_gone for seats in self._seats for seat in seats)
-        self.bell = self._arena.rollout_bells[0] if has_to_fill_in else self._arena.policy_bell
+        self.bell = self._arena.rollout_bells[0] if has_to_fill_in else self._arena.policy_bells[0]
         while self._refusals:
             self._report(Note(f"warning: a connection to the receiver was refused: {self._refusals.popleft()}"))
         now = time.monotonic()

@@ -1,7 +1,8 @@
-"""The process that owns a GPU: the learner, and beside it in a thread of its own the policy worker.
+"""The process that owns a GPU: a learner, and beside it in a thread of its own a policy worker.
 
-One process has one CUDA context, and weights go from one role to the other without leaving the device. Each role keeps
-its own loop, bell and clock.
+One process has one CUDA context, and a learner that is alone hands its weights to the policy worker without their
+leaving the device. Those of a group go through the arena's weights block, because one of its learners publishes for all
+policy workers. Each role keeps its own loop, bell and clock.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 from penstock.engine.backends.process import SLEEP, SPIN
+from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role
 from penstock.engine.watching.clock import count_as_companion
@@ -23,11 +24,15 @@ from penstock.ipc import Doorbell
 
 @dataclass(frozen=True)
 class DeviceRole:
-    """Learner and policy worker in one process. To the supervisor it is the learner: its death ends the run."""
+    """Learner and policy worker in one process. To the supervisor it is the learner."""
 
-    learner: LearnerRole
+    learner: LearnerRole | RankRole
     policy: PolicyRole
-    is_vital: ClassVar[bool] = True
+
+    @property
+    def is_vital(self) -> bool:
+        """As the learner is."""
+        return self.learner.is_vital
 
     @property
     def name(self) -> str:
@@ -43,18 +48,24 @@ class DeviceRole:
         """Make the learner, and start the policy worker."""
         from penstock.engine.acting.device_inference import DeviceInference
         from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+        from penstock.engine.acting.weights import MakeWeights, through_block
         from penstock.engine.roles.policy_worker import PolicyWorker
 
-        exchange, of_policy = WeightsExchange(), arena.policies[self.policy.policy]
+        of_policy = arena.policies[self.policy.policy]
         # Whatever an algorithm keeps to itself, it keeps for one role, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
-        learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
+        weights: MakeWeights = through_block
+        if self.learner.group is None:
+            exchange = WeightsExchange()
+            learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
+            weights = partial(InferenceWeights, exchange=exchange)
+        else:
+            learner = self.learner.build(arena, report)
 
         def build_policy_worker() -> Role:
-            weights = partial(InferenceWeights, exchange=exchange)
             device = policy.algorithm.config.device
             inference = DeviceInference(of_policy, policy.algorithm, device, policy.path, report, weights)
-            return PolicyWorker(of_policy, inference)
+            return PolicyWorker(of_policy, inference, policy.number)
 
         return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))
 

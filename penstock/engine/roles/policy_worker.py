@@ -1,4 +1,4 @@
-"""The policy worker: turns the observations of all groups that wait into actions, in one batch."""
+"""The policy worker: turns the observations of all groups that wait for it into actions, in one batch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from typing import TYPE_CHECKING
 from penstock.engine.messages import Command, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RoleKind
+from penstock.experience.layout import policy_worker_name
 
 if TYPE_CHECKING:
     from penstock.engine.paths.base import Actor
 
 
 class PolicyWorker:
-    """Answers whichever groups wait. It holds nothing but weights: a restarted one finds the same groups waiting."""
+    """Answers whichever of its groups wait. It holds nothing but weights: a restarted one finds the same ones waiting.
+
+    Parameters
+    ----------
+    arena
+        The arena of its policy.
+    inference
+        What chooses actions.
+    number
+        Which of the policy's workers it is.
+    """
 
     ACTIVITIES = ("infer", "wait for requests")
 
-    def __init__(self, arena: ExperienceArena, inference: Actor) -> None:
-        self.bell = arena.policy_bell
+    def __init__(self, arena: ExperienceArena, inference: Actor, number: int = 0) -> None:
+        self.bell = arena.policy_bells[number]
+        self._number = number
         self._requests = arena.requests
         self._inference = inference
-        self._clock = Clock(arena.gauges_of(RoleKind.POLICY), self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(policy_worker_name(arena.policy, number)), self.ACTIVITIES)
 
     def poll(self) -> bool:
         """Answer all requests there are; False if there were none."""
-        pending = self._requests.pending()
+        pending = self._requests.pending(self._number)
         if pending is None:
             self._clock.switch("wait for requests")
             return False

@@ -12,7 +12,7 @@ from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RoleKind
+from penstock.experience.layout import RoleKind, policy_worker_name
 from penstock.ipc import Doorbell
 
 if TYPE_CHECKING:
@@ -105,25 +105,27 @@ class RolloutRole:
 
 @dataclass(frozen=True)
 class PolicyRole:
-    """The policy worker."""
+    """A policy worker: one of those of a policy, by its number."""
 
     algorithm: Algorithm
     path: DataPath
     num_threads: int
     policy: int = 0
+    number: int = 0
     is_vital: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
-        """ "policy-<number>"."""
-        return f"{RoleKind.POLICY}-{self.policy}"
+        """ "policy-<policy>", and of further policy workers "policy-<policy>.<number>"."""
+        return policy_worker_name(self.policy, self.number)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the policy worker and what chooses actions for it."""
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         arena = arena.policies[self.policy]
-        return PolicyWorker(arena, self.path.inference(arena, self.algorithm, self.algorithm.config.device))
+        inference = self.path.inference(arena, self.algorithm, self.algorithm.config.device)
+        return PolicyWorker(arena, inference, self.number)
 
 
 @dataclass(frozen=True)
