@@ -75,7 +75,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.bench.machine import describe
-from penstock.runs.panels import number, spread
+from penstock.runs.numbers import number, spread
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer, program
+from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, program
+from penstock.bench.rivals import WORKS, Rival
 from penstock.config import closest
 from penstock.flags import parse_flags
 from penstock.ipc import available_cores, whole_cores
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 _START_UP = 180.0
 """Seconds that a peer may take besides those in which it is measured."""
+_FRAMES_ON_GPU = 100_000
+_OF_ALL_CORES, _OF_WORKERS_CORES = 0.8, 0.9
+"""On a GPU: frames per second, and shares of pure simulation, that Penstock has to reach."""
 _WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest": 19, "ratio": 6, "mark": 7, "met": 3}
 
 
@@ -68,99 +72,6 @@ class Flags:
     """Time of each in each round."""
     json: Path | None = None
     """File to write every round to, with machine, versions, settings and commit."""
-
-
-@dataclass(frozen=True)
-class Rival:
-    """Somebody who does the same work: a program of `penstock/bench/peer_programs`.
-
-    It takes seconds, and prints `SETTINGS what it runs with` and `STEPS_PER_SECOND n`.
-    """
-
-    name: str
-    program: str
-    arguments: tuple[str, ...] = ()
-    """What the program is told before the seconds."""
-    peer: Peer | None = None
-    """Library that it needs; None: nothing that Penstock does not need."""
-    mark: float | None = None
-    """How many times as fast Penstock has to be."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """An environment, the settings of APPO, and who else does the same."""
-
-    settings: dict[str, Any]
-    rivals: tuple[Rival, ...] = ()
-    module: str | None = None
-    """What the environment needs besides Penstock."""
-    install: str = ""
-    """How to get that."""
-    frame_skip: int = 1
-    """Frames to a step."""
-
-    def config(self, device: str) -> APPOConfig:
-        """The settings on a device."""
-        # what needs torch is imported when it is used: flags are read without it
-        from penstock.algorithms.appo import APPOConfig
-
-        return APPOConfig(**self.settings | ({} if device == "cpu" else {"device": device, **_ON_GPU}))
-
-
-_ON_GPU = {"inference": "central", "precision": "bfloat16"}
-_FRAMES_ON_GPU = 100_000
-_OF_ALL_CORES, _OF_WORKERS_CORES = 0.8, 0.9
-"""On a GPU: frames per second, and shares of pure simulation, that Penstock has to reach."""
-_ONE_EPOCH = {"segment_length": 32, "num_minibatches": 1, "num_epochs": 1, "shared_encoder": True}
-_CARTPOLE = {
-    **_ONE_EPOCH, "env": "CartPole-v1", "num_envs_per_worker": 256, "batch_size": 8192, "hidden_sizes": (64, 64),
-    "normalize_observations": False,
-}  # fmt: skip
-_PONG = {
-    **_ONE_EPOCH, "env": "ALE/Pong-v5", "num_envs_per_worker": 32, "batch_size": 512, "encoder": "nature_cnn",
-}  # fmt: skip
-
-
-def _sample_factory(work: str, mark: float) -> Rival:
-    return Rival("sample-factory", "sample_factory_throughput.py", (work,), SAMPLE_FACTORY, mark)
-
-
-WORKS = {
-    "cartpole": Work(
-        _CARTPOLE,
-        (
-            _sample_factory("cartpole", mark=4.5),
-            Rival("bare loop", "bare_cartpole.py", mark=0.867),
-            Rival("stable-baselines3", "sb3_throughput.py", peer=STABLE_BASELINES3),
-        ),
-    ),
-    "cartpole-vector": Work(
-        {**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}
-    ),
-    "pong": Work(
-        _PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'", frame_skip=4
-    ),
-    "pong-bfloat16": Work(
-        {**_PONG, "precision": "bfloat16"}, (_sample_factory("pong", mark=2.8),), "ale_py",
-        "pip install 'penstock[atari]'", frame_skip=4,
-    ),
-    "lunarlander": Work(
-        {**_CARTPOLE, "env": "LunarLander-v3"}, module="Box2D", install="pip install 'gymnasium[box2d]'"
-    ),
-    "halfcheetah": Work(
-        {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 128}, module="mujoco",
-        install="pip install 'penstock[mujoco]'",
-    ),
-    "vizdoom": Work(
-        {
-            **_PONG, "env": "VizdoomBasic-v1", "batch_size": 2048,
-            "env_kwargs": {"frame_skip": 4, "screen_resolution": "RES_160X120"},
-        },
-        module="vizdoom", install="pip install 'penstock[vizdoom]'", frame_skip=4,
-    ),
-}  # fmt: skip
-"""What can be measured, by the name that the command line gives it."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
 
 def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
     """What came of an evaluation, in lines."""
-    from penstock.runs.panels import number, spread
+    from penstock.runs.numbers import number, spread
 
     ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
     lines = [

@@ -98,7 +98,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 def _summary(result: TrainResult) -> str:
     """How a training ended, in lines: what was reached, and how to go on."""
-    from penstock.runs.panels import beside, clock, number
+    from penstock.runs.numbers import beside, clock, number
     from penstock.runs.run_directory import RunDirectory
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from penstock.runs.panels import number
+from penstock.runs.numbers import number
 from penstock.search.directory import SearchDirectory
 from penstock.search.space import as_flags
 

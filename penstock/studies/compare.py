@@ -14,7 +14,7 @@ import tyro
 
 from penstock.flags import parse_flags
 from penstock.runs.files import json_bytes
-from penstock.runs.panels import number
+from penstock.runs.numbers import number
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of

@@ -20,7 +20,7 @@ from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import Jobs, split_cores
 from penstock.runs.machine import this_command
-from penstock.runs.panels import clock, number
+from penstock.runs.numbers import clock, number
 from penstock.runs.process import child_setup, is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import CONFIG

@@ -11,7 +11,8 @@ import torch
 
 from penstock.bench import BenchError, BenchUsageError, engine_run, peers, throughput
 from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3
-from penstock.bench.throughput import WORKS, Flags, Result, command, run
+from penstock.bench.rivals import WORKS
+from penstock.bench.throughput import Flags, Result, command, run
 from penstock.config import ConfigError
 from penstock.engine import preparation
 from penstock.engine.endings import TrainingFailed

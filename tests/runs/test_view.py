@@ -7,7 +7,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from penstock.runs.panels import beside, clock, number, panels, plain_line, spread
+from penstock.runs.numbers import beside, clock, number, spread
+from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
 
