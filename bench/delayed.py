@@ -61,6 +61,7 @@ CLASSIC = {
     "cartpole": ("CartPole-v1", 475.0, 500_000), "lunarlander": ("LunarLander-v3", 200.0, 1_500_000),
     "undelayed": ("CartPole-v1", 475.0, 500_000),
 }  # fmt: skip
+CLASSIC_GAMMA = 0.999  # with 0.99 a reward of T after T steps is worth most at T = 100, and CartPole needs 500
 USUAL = {task: given.delay for task, given in TASKS.items()} | dict.fromkeys(CLASSIC, 500) | {"undelayed": 0}
 LEARNERS = ("rudder", "ppo", "ppo lambda=1", "ppo at once", "dqn rudder", "dqn", "dqn n=10", "dqn monte-carlo")
 
@@ -94,9 +95,11 @@ class Watch:
 def train(task: str, learner: str, seed: int, delay: int | None, limit: int | None) -> dict[str, Any]:
     """Train until the task is solved or given up; return how many episodes, steps and seconds that took."""
     began = time.monotonic()
+    algorithm, settings = settings_of(learner, delay or USUAL[task])
     if task in CLASSIC:
         env_id, needed, budget = CLASSIC[task]
         env, kwargs, delay = f"{ENVIRONMENTS}:AllAtTheEnd", {"env_id": env_id}, USUAL[task]
+        settings = {**settings, "gamma": CLASSIC_GAMMA}
         if task == "undelayed":
             env, kwargs = env_id, {}
         budget = limit or budget
@@ -107,7 +110,6 @@ def train(task: str, learner: str, seed: int, delay: int | None, limit: int | No
         if learner == "ppo at once":
             env, kwargs = f"{ENVIRONMENTS}:AtOnce", {"task": given.environment, **kwargs}
         budget = (limit or given.episodes) * delay
-    algorithm, settings = settings_of(learner, delay)
     with algorithm(env, env_kwargs=kwargs, seed=seed, total_steps=budget, **SERIAL, **settings) as algo:
         watch = Watch(needed, task in CLASSIC)
         algo.train(quiet=True, on_update=watch)

@@ -20,8 +20,8 @@ from penstock.algorithms.arithmetic.redistribution import (
     gate,
     integrated_gradients,
     loss_weights,
-    prediction_error,
     return_losses,
+    squared_error,
     unexplained,
 )
 from penstock.algorithms.bases.algorithm import Algorithm
@@ -37,7 +37,7 @@ LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
 """What travels with the predictor's weights."""
-COUNTED = ("episodes", "_error", "_complete", "_mean_size", "_mean_return", "_mean_square", "_squared_error")
+COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
 """What travels behind that, for one that takes its owner's place."""
 
 
@@ -91,8 +91,8 @@ class Rudder:
         self._random = np.random.default_rng([config.seed, 21])
         self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)
         self.updates = self.episodes = 0
-        self._error, self._complete = 1.0, 1.0
-        self._mean_size = self._mean_return = self._mean_square = self._squared_error = 0.0
+        self._complete = 1.0
+        self._mean_return = self._mean_square = self._squared_error = 0.0
         self.losses = (0.0, 0.0)
 
     @property
@@ -102,8 +102,8 @@ class Rudder:
 
     @property
     def error(self) -> float:
-        """Running error of the predictions of new episodes: in their returns' size, or more if they explain less."""
-        return max(self._error, unexplained(self._squared_error, self._mean_return, self._mean_square))
+        """What predictions leave unexplained of how new episodes' returns differ; at first nothing is trusted."""
+        return max(DECAY**self.episodes, unexplained(self._squared_error, self._mean_return, self._mean_square))
 
     @property
     def has_equal_returns(self) -> bool:
@@ -149,12 +149,10 @@ class Rudder:
     def _judge(self, return_: float, prediction: float, complete: float) -> None:
         """Take the prediction of a new episode into the running means."""
         weight = max(1.0 - DECAY, 1.0 / (self.episodes + 1))  # a plain mean at first
-        self._mean_size += weight * (abs(return_) - self._mean_size)
         self._mean_return += weight * (return_ - self._mean_return)
         self._mean_square += weight * (return_**2 - self._mean_square)
-        self._squared_error += weight * ((return_ - prediction) ** 2 - self._squared_error)
-        error = prediction_error(return_, prediction, self._mean_size)
-        self._error += (1.0 - DECAY) * (error - self._error)  # from 1: nothing is trusted at first
+        error = squared_error(return_, prediction, self._mean_return, self._mean_square)
+        self._squared_error += weight * (error - self._squared_error)
         self._complete += (1.0 - DECAY) * (complete - self._complete)
         self.episodes += 1
 

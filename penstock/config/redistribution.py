@@ -33,7 +33,7 @@ class RedistributorConfig(Config):
     redistribution_points: int = 20
     """Points on the path of integrated gradients."""
     redistribution_max_error: float = 0.2
-    """Original rewards are used while predictions err by as much, in units of squared returns."""
+    """Original rewards are used while predictions leave so much of the returns' variance unexplained."""
     redistributor_size: int = 32
     """Memory cells of the network that predicts returns."""
     redistributor_learning_rate: float = 5e-3

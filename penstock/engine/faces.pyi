@@ -131,7 +131,7 @@ class APPO(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -445,7 +445,7 @@ class PPO(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -747,7 +747,7 @@ class A2C(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -1278,7 +1278,7 @@ class IMPALA(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -1861,7 +1861,7 @@ class CLEAR(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -2177,7 +2177,7 @@ class LASER(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -2488,7 +2488,7 @@ class PQN(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -2784,7 +2784,7 @@ class DQN(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -3131,7 +3131,7 @@ class Rainbow(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -3478,7 +3478,7 @@ class ApeX(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -3822,7 +3822,7 @@ class R2D2(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -4142,7 +4142,7 @@ class DDPG(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -4424,7 +4424,7 @@ class TD3(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -4715,7 +4715,7 @@ class SAC(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -5005,7 +5005,7 @@ class TQC(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -5301,7 +5301,7 @@ class CrossQ(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
@@ -5598,7 +5598,7 @@ class ApeXDPG(Face):
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions err by as much, in units of squared returns.
+        Original rewards are used while predictions leave so much of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate

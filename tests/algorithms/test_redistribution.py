@@ -17,11 +17,12 @@ from penstock.algorithms.arithmetic.redistribution import (
     integrated_gradients,
     loss_weights,
     mixed_advantage,
-    prediction_error,
     redistribute,
     return_equivalent,
     return_losses,
+    squared_error,
     trace,
+    unexplained,
 )
 
 PREDICTION = torch.tensor([0.2, 0.5, 0.9, 1.0], dtype=torch.float64)
@@ -71,16 +72,30 @@ def test_where_nothing_is_to_be_explained_nothing_is_complete():
     assert completeness(nothing, torch.tensor(0.0)) == 1.0 and completeness(something, torch.tensor(0.0)) == 0.0
 
 
+def explained_by(returns, predictions):
+    """What `unexplained` says of predictions, by plain means."""
+    mean, square = sum(returns) / len(returns), sum(value**2 for value in returns) / len(returns)
+    errors = [squared_error(*pair, mean, square) for pair in zip(returns, predictions, strict=True)]
+    return unexplained(sum(errors) / len(errors), mean, square)
+
+
 @pytest.mark.parametrize(
-    ("return_", "prediction", "mean_return", "error"),
-    [(10.0, 9.0, 4.0, 1.0 / 102.0), (0.0, 1.0, 0.0, 1.0 / 1e-5**0.5), (-3.0, -3.0, -3.0, 0.0)],
+    ("returns", "predictions", "share"),
+    [
+        ([1.0, 3.0], [1.0, 3.0], 0.0),
+        ([1.0, 3.0], [2.0, 2.0], 1.0),  # the mean
+        ([1.0, 3.0], [1.5, 2.5], 0.25),
+        ([-2.0, 2.0], [-1.0, 1.0], 0.25),  # about 0, and as well told apart
+        ([0.0] * 99 + [1.0], [0.0] * 100, 0.99),  # rare, and not foreseen
+        ([0.0] * 99 + [1.0], [0.0] * 99 + [0.9], 0.01 / 0.99),
+        ([1.0, 3.0] * 10, [1.0, 3.0] * 9 + [1.0, 300.0], 0.05),  # one far off counts as one that is not foreseen
+        ([1.0, 1.0, 1.0, 5.0], [1.0, 1.0, 9.0, 5.0], 0.25),  # or as one a deviation off, where the return is the mean's
+        ([1.0, 3.0], [300.0, -300.0], 1.0),
+        ([7.0, 7.0], [7.0, 7.0], 1.0),  # nothing to explain
+    ],
 )
-def test_the_error_of_a_prediction_is_counted_in_the_size_of_returns(return_, prediction, mean_return, error):
-    assert prediction_error(return_, prediction, mean_return) == pytest.approx(error)
-
-
-def test_the_quality_of_the_golden_prediction():
-    assert gate(prediction_error(10.0, 9.0, 4.0), 1.0, 0.2) == pytest.approx(0.990196, abs=1e-6)
+def test_what_predictions_leave_unexplained_of_how_returns_differ(returns, predictions, share):
+    assert explained_by(returns, predictions) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +115,8 @@ def test_a_trace_hands_half_of_each_reward_back():
 
 def test_advantages_are_mixed_by_quality():
     advantage, redistributed = torch.tensor([2.0]), torch.tensor([1.0])
-    quality = gate(prediction_error(10.0, 9.0, 4.0), 1.0, 0.2)
+    quality = gate(1.0 / 102.0, 1.0, 0.2)
+    assert quality == pytest.approx(0.990196, abs=1e-6)
     assert mixed_advantage(advantage, redistributed, quality, 0.5).item() == pytest.approx(1.504902, abs=1e-6)
     assert mixed_advantage(advantage, redistributed, 0.0, 0.5).item() == 2.0
 

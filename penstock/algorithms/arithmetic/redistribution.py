@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-LEAST_RETURN = 1e-5  # that the size of returns is counted as
 COMPLETE = (0.8, 1.2)  # what integrated gradients may add up to, as a share of what they explain
 
 
@@ -248,25 +247,39 @@ def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: 
     return (main * error).sum(), (auxiliary * error).sum()
 
 
-def prediction_error(return_: float, prediction: float, mean_return: float) -> float:
-    """How wrong a prediction is, ``(G - g)^2 / (G^2 + sqrt(max(|mean G|, 1e-5)))`` (as in the authors' code)."""
-    return (return_ - prediction) ** 2 / (return_**2 + max(abs(mean_return), LEAST_RETURN) ** 0.5)
+def squared_error(return_: float, prediction: float, mean_return: float, mean_square: float) -> float:
+    """How wrong the prediction of an episode's return is, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
+
+    At most it counts as much as if the mean had been predicted, or something as far off as returns are from their mean:
+    one episode that is longer than any before may be predicted a hundred deviations off, and does not speak for the
+    others.
+
+    Parameters
+    ----------
+    return_, prediction
+        ``G`` and ``g``.
+    mean_return, mean_square
+        Means of ``G`` and ``G^2``.
+    """
+    variance = max(0.0, mean_square - mean_return**2)
+    return min((return_ - prediction) ** 2, max((return_ - mean_return) ** 2, variance))
 
 
 def unexplained(squared_error: float, mean_return: float, mean_square: float) -> float:
-    """Share of the returns' variance that predictions leave unexplained, ``mean (G - g)^2 / Var G``.
+    """Share of the returns' variance that predictions leave unexplained, ``mean (G - g)^2 / Var G``, 1 at most.
 
-    Where nearly all returns are alike, `prediction_error` is small for whoever predicts their mean: one episode in a
-    hundred that returns 1 and not 0 makes less than 0.01 of it. Of such a predictor this says 1. Where returns do not
-    vary at all there is nothing to explain: 1.
+    The authors' code takes ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. That is small for whoever predicts the
+    mean where nearly all returns are alike, such as 1 in one episode of a hundred and else 0: of such a predictor this
+    says 1. And it is large wherever returns are about 0, however well they are told apart. Where returns do not vary
+    at all there is nothing to explain: 1.
 
     Parameters
     ----------
     squared_error, mean_return, mean_square
-        Means of ``(G - g)^2``, ``G`` and ``G^2``.
+        Means of `squared_error`, ``G`` and ``G^2``.
     """
     variance = mean_square - mean_return**2
-    return squared_error / variance if variance > 1e-12 * mean_square else 1.0
+    return min(1.0, squared_error / variance) if variance > 1e-12 * mean_square else 1.0
 
 
 def gate(error: float, complete: float, max_error: float) -> float:
@@ -275,7 +288,7 @@ def gate(error: float, complete: float, max_error: float) -> float:
     Parameters
     ----------
     error
-        Mean of `prediction_error`, or what is `unexplained` if that is more.
+        What is `unexplained`.
     complete
         Mean of `completeness`: what lies outside of `COMPLETE` is not used either.
     max_error
