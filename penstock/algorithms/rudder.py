@@ -23,6 +23,7 @@ from penstock.algorithms.arithmetic.redistribution import (
     return_losses,
     squared_error,
     unexplained,
+    variance_to_explain,
 )
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import RedistributorConfig
@@ -103,7 +104,12 @@ class Rudder:
     @property
     def error(self) -> float:
         """What predictions leave unexplained of how new episodes' returns differ; at first nothing is trusted."""
-        return max(DECAY**self.episodes, unexplained(self._squared_error, self._mean_return, self._mean_square))
+        return max(DECAY**self.episodes, unexplained(self._squared_error, self._variance))
+
+    @property
+    def _variance(self) -> float:
+        recent = max(0.0, self._mean_square - self._mean_return**2)
+        return variance_to_explain(recent, self.predictor.returns.var.item())
 
     @property
     def has_equal_returns(self) -> bool:
@@ -151,7 +157,7 @@ class Rudder:
         weight = max(1.0 - DECAY, 1.0 / (self.episodes + 1))  # a plain mean at first
         self._mean_return += weight * (return_ - self._mean_return)
         self._mean_square += weight * (return_**2 - self._mean_square)
-        error = squared_error(return_, prediction, self._mean_return, self._mean_square)
+        error = squared_error(return_, prediction, self._mean_return, self._variance)
         self._squared_error += weight * (error - self._squared_error)
         self._complete += (1.0 - DECAY) * (complete - self._complete)
         self.episodes += 1

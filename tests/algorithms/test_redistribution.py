@@ -4,6 +4,8 @@ Golden data: g = (0.2, 0.5, 0.9, 1.0), G = 1.2. By hand, h = (0.2, 0.3, 0.4, 0.1
 of G is 0.2, 0.05 for each step.
 """
 
+import statistics
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from penstock.algorithms.arithmetic.redistribution import (
     squared_error,
     trace,
     unexplained,
+    variance_to_explain,
 )
 
 PREDICTION = torch.tensor([0.2, 0.5, 0.9, 1.0], dtype=torch.float64)
@@ -72,11 +75,11 @@ def test_where_nothing_is_to_be_explained_nothing_is_complete():
     assert completeness(nothing, torch.tensor(0.0)) == 1.0 and completeness(something, torch.tensor(0.0)) == 0.0
 
 
-def explained_by(returns, predictions):
+def unexplained_by(returns, predictions, of_all=0.0):
     """What `unexplained` says of predictions, by plain means."""
-    mean, square = sum(returns) / len(returns), sum(value**2 for value in returns) / len(returns)
-    errors = [squared_error(*pair, mean, square) for pair in zip(returns, predictions, strict=True)]
-    return unexplained(sum(errors) / len(errors), mean, square)
+    mean, variance = statistics.fmean(returns), variance_to_explain(statistics.pvariance(returns), of_all)
+    errors = [squared_error(*pair, mean, variance) for pair in zip(returns, predictions, strict=True)]
+    return unexplained(statistics.fmean(errors), variance)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,15 @@ def explained_by(returns, predictions):
     ],
 )
 def test_what_predictions_leave_unexplained_of_how_returns_differ(returns, predictions, share):
-    assert explained_by(returns, predictions) == pytest.approx(share)
+    assert unexplained_by(returns, predictions) == pytest.approx(share)
+
+
+def test_episodes_that_have_become_alike_count_as_different_as_half_the_deviation_of_all():
+    returns, predictions = [90.0, 110.0], [100.0, 100.0]
+    assert unexplained_by(returns, predictions, of_all=20.0**2) == 1.0
+    assert unexplained_by(returns, predictions, of_all=100.0**2) == pytest.approx((10.0 / 50.0) ** 2)
+    assert unexplained_by([7.0, 7.0], [7.1, 6.9], of_all=1.0) == pytest.approx(0.04)
+    assert unexplained_by([7.0, 7.0], [9.0, 5.0], of_all=1.0) == 1.0
 
 
 @pytest.mark.parametrize(

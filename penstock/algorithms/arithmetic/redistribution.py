@@ -247,7 +247,21 @@ def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: 
     return (main * error).sum(), (auxiliary * error).sum()
 
 
-def squared_error(return_: float, prediction: float, mean_return: float, mean_square: float) -> float:
+def variance_to_explain(recent: float, of_all: float) -> float:
+    """How far returns lie apart, ``max(Var G, Var of all G / 4)``.
+
+    A policy's episodes become alike when it has learned something. A predictor that is half a deviation of all returns
+    off still tells what earned them, though it knows the last ones no better than their mean does.
+
+    Parameters
+    ----------
+    recent, of_all
+        Variance of the returns of the last episodes, and of all so far.
+    """
+    return max(recent, of_all / 4.0)
+
+
+def squared_error(return_: float, prediction: float, mean: float, variance: float) -> float:
     """How wrong the prediction of an episode's return is, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
 
     At most it counts as much as if the mean had been predicted, or something as far off as returns are from their mean:
@@ -258,28 +272,25 @@ def squared_error(return_: float, prediction: float, mean_return: float, mean_sq
     ----------
     return_, prediction
         ``G`` and ``g``.
-    mean_return, mean_square
-        Means of ``G`` and ``G^2``.
+    mean, variance
+        Mean of ``G``, and `variance_to_explain`.
     """
-    variance = max(0.0, mean_square - mean_return**2)
-    return min((return_ - prediction) ** 2, max((return_ - mean_return) ** 2, variance))
+    return min((return_ - prediction) ** 2, max((return_ - mean) ** 2, variance))
 
 
-def unexplained(squared_error: float, mean_return: float, mean_square: float) -> float:
+def unexplained(error: float, variance: float) -> float:
     """Share of the returns' variance that predictions leave unexplained, ``mean (G - g)^2 / Var G``, 1 at most.
 
     The authors' code takes ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. That is small for whoever predicts the
-    mean where nearly all returns are alike, such as 1 in one episode of a hundred and else 0: of such a predictor this
-    says 1. And it is large wherever returns are about 0, however well they are told apart. Where returns do not vary
-    at all there is nothing to explain: 1.
+    mean where nearly all returns are alike, such as 1 in one episode of fifty and else 0: of such a predictor this says
+    about 1. And it is large wherever returns are about 0, however well they are told apart.
 
     Parameters
     ----------
-    squared_error, mean_return, mean_square
-        Means of `squared_error`, ``G`` and ``G^2``.
+    error, variance
+        Mean `squared_error`, and `variance_to_explain`. Where that is 0 there is nothing to explain: 1.
     """
-    variance = mean_square - mean_return**2
-    return min(1.0, squared_error / variance) if variance > 1e-12 * mean_square else 1.0
+    return min(1.0, error / variance) if variance > 0.0 else 1.0
 
 
 def gate(error: float, complete: float, max_error: float) -> float:
