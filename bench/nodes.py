@@ -24,6 +24,8 @@ from penstock.engine.trainer import Trainer
 
 ALL = {"num_workers": 1, "total_steps": 10**9, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": None}
 RATIO_OF_BYTES = 1.05
+RATIO_OF_WEIGHTS = 1.01
+MOST_LAG = 1.0  # updates that a node adds
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,13 @@ def main() -> int:
         of_weights = last.weights_nbytes / status.version / node._policies[0].arena.weights.size
     print(f"median ratio {statistics.median(ratios):.3f} (mark {work.mark})")
     print(f"bytes per step {per_step:.1f}, {of_columns:.3f} of its columns (mark {RATIO_OF_BYTES})")
-    print(f"weights: {of_weights:.3f} of one copy per version")
+    print(f"weights: {of_weights:.3f} of one copy per version (mark {RATIO_OF_WEIGHTS})")
     print(f"policy lag of batches, median of rounds: local {lags[local]:.2f}, node {lags[node]:.2f}")
-    return 0 if statistics.median(ratios) >= work.mark and of_columns <= RATIO_OF_BYTES else 3
+    are_met = (
+        statistics.median(ratios) >= work.mark, of_columns <= RATIO_OF_BYTES, of_weights <= RATIO_OF_WEIGHTS,
+        lags[node] - lags[local] <= MOST_LAG,
+    )  # fmt: skip
+    return 0 if all(are_met) else 3
 
 
 if __name__ == "__main__":

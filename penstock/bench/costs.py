@@ -162,6 +162,10 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
         raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
     if found.config.opponents != "none":
         raise ConfigError("guests play in this run, who are not learned from: measure it with opponents='none'")
+    if found.config.num_learners > 1:
+        raise ConfigError(
+            f"num_learners={found.config.num_learners} share the updates of this run: measure one, with num_learners=1"
+        )
     (seen,) = found.seen
     algorithm = algorithm_class(found.config, seen.observation, seen.action)
     return found.env, algorithm, run_shape(algorithm, algorithm.build_model())

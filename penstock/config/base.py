@@ -91,7 +91,7 @@ class Config(PopulationConfig):
     num_groups: int | None = None
     """Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local."""
     inference: Literal["auto", "local", "central"] = "auto"
-    """Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them."""
+    """Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several."""
     backend: Literal["local", "serial", "ray"] = "local"
     """"local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
     stepped by the nodes of a Ray cluster."""
@@ -105,8 +105,8 @@ class Config(PopulationConfig):
     """With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
     rollout workers'."""
     num_learners: int = 1
-    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-    with central inference has a policy worker."""
+    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+    backend="local" and central inference each has a policy worker."""
     learner_nodes: int | dict[str, int] = 0
     """With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
     that have a custom resource of Ray's, by its name; the first learner is at home."""

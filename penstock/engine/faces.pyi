@@ -82,7 +82,7 @@ class APPO(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -96,8 +96,8 @@ class APPO(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -396,7 +396,7 @@ class PPO(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -410,8 +410,8 @@ class PPO(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -698,7 +698,7 @@ class A2C(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -712,8 +712,8 @@ class A2C(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -996,8 +996,8 @@ class A3C(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1229,7 +1229,7 @@ class IMPALA(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -1243,8 +1243,8 @@ class IMPALA(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1539,7 +1539,7 @@ class IMPACT(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -1553,8 +1553,8 @@ class IMPACT(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -1812,7 +1812,7 @@ class CLEAR(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -1826,8 +1826,8 @@ class CLEAR(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2128,7 +2128,7 @@ class LASER(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -2142,8 +2142,8 @@ class LASER(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2441,7 +2441,7 @@ class PQN(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -2455,8 +2455,8 @@ class PQN(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -2719,7 +2719,7 @@ class DQN(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -2733,8 +2733,8 @@ class DQN(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3066,7 +3066,7 @@ class Rainbow(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -3080,8 +3080,8 @@ class Rainbow(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3413,7 +3413,7 @@ class ApeX(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -3427,8 +3427,8 @@ class ApeX(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -3757,7 +3757,7 @@ class R2D2(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -3771,8 +3771,8 @@ class R2D2(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4101,7 +4101,7 @@ class DDPG(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -4115,8 +4115,8 @@ class DDPG(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4383,7 +4383,7 @@ class TD3(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -4397,8 +4397,8 @@ class TD3(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4674,7 +4674,7 @@ class SAC(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -4688,8 +4688,8 @@ class SAC(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -4962,7 +4962,7 @@ class TQC(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -4976,8 +4976,8 @@ class TQC(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -5260,7 +5260,7 @@ class CrossQ(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -5274,8 +5274,8 @@ class CrossQ(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
@@ -5557,7 +5557,7 @@ class ApeXDPG(Face):
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches all of them.
+        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
     backend
         "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
         stepped by the nodes of a Ray cluster.
@@ -5571,8 +5571,8 @@ class ApeXDPG(Face):
         With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
         rollout workers'.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update, and
-        with central inference has a policy worker.
+        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
+        backend="local" and central inference each has a policy worker.
     learner_nodes
         With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
         that have a custom resource of Ray's, by its name; the first learner is at home.
