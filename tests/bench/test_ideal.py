@@ -26,6 +26,7 @@ from tests.bench.measured import COSTS, CREW, a_run
         (["appo", "--env", "CartPole-v1", "--num-workrs", "2"], "--num-workers"),
         (["appo", "--env", "CartPole-v1", "--gamma", "2"], "gamma=2.0 is not legal"),
         (["appo", "--env", "CardPole-v1", "--bench-seconds", "0.1"], "CardPole"),
+        (["appo", "--env", "CartPole-v1", "--num-learners", "2"], "num_learners=2 share the updates of this run"),
     ],
 )
 def test_wrong_usage_is_told_and_exits_with_2(args, message, capsys):
