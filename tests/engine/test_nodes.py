@@ -1,5 +1,6 @@
 """Runs whose lanes are stepped by the nodes of a Ray cluster: two simulated ones, shared by all tests."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from penstock.algorithms import load_algorithm
 from penstock.algorithms.a3c import A3C
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
@@ -22,7 +24,7 @@ from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.delayed import Delayed
-from tests.engine.processes import Watched, wait_until
+from tests.engine.processes import Watched, started, wait_until, without
 from tests.envs.goals import Places
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
@@ -150,6 +152,105 @@ def test_whole_episodes_of_nodes_are_written_at_home_and_only_steps_count(on_nod
     assert 0.8 * rows_of_a_step * 600 < len(replay.buffer) <= rows_of_a_step * replay.steps_taken
     if "rewards" in settings:
         assert status.experience["redistribution/lessons"] > 10
+
+
+SMALL = {"hidden_sizes": (8,), "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 64}
+REPLAYED = {**without(SMALL, "segment_length"), "batch_size": 8, "learning_starts": 100, "updates_per_step": 0.1}
+
+SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "burn_in": 2}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("clear", {**SMALL, "replay": ["queue:1/2", "uniform:1/2,min_size=16"], "inference": "central"}),
+        ("ppo", {**SMALL, "rewards": "rudder", "redistributor_interval": 100}),
+        ("appo", {**SMALL, "memory": "lstm", "memory_size": 8, "inference": "central"}),
+        ("r2d2", {**REPLAYED, **SEQUENCES, "inference": "central"}),
+        ("rainbow", {**REPLAYED, "inference": "central"}),
+        ("ppo", {**SMALL, "num_policies": 2}),
+    ],
+)
+def test_whatever_learns_at_home_learns_from_nodes(on_nodes, algorithm, settings, monkeypatch):
+    """All nodes of the cluster that is found, wherever they choose actions."""
+
+    def not_all_were_heard(status):
+        return not (status.steps > 1_500 and status.updates and all(node.steps > 100 for node in status.nodes))
+
+    monkeypatch.setenv("RAY_ADDRESS", on_nodes["address"])
+    everywhere = {"address": "auto", "nodes": "all"}
+    with Trainer(load_algorithm(algorithm), **{**on_nodes, **everywhere, **settings}, total_steps=10**9) as trainer:
+        end = trainer.train(quiet=True, on_update=not_all_were_heard).stopped
+        status, hosts = trainer.status, [node.host for node in trainer._supervisor.backend._nodes]
+        roles = [name for host in hosts for name in host.pids()]
+    assert end == "callback" and len(status.nodes) == 2 and not any(node.faults for node in status.nodes)
+    assert ("policy-0" in roles) is (settings.get("inference") == "central")
+
+
+def test_the_first_learner_goes_on_from_what_one_on_another_node_has(on_nodes):
+    apart = {**on_nodes, "nodes": {"left": 1}, "num_learners": 2, "learner_nodes": {"right": 1}}
+    with Trainer(PPO, **apart, segment_length=32, batch_size=256, num_epochs=2, total_steps=10**9) as trainer:
+        trainer.train(256, quiet=True)
+        together(trainer, 1)
+        trainer.train(1_024, quiet=True)
+        before, updates = trainer.get_parameters()[0], trainer.status.updates
+        os.kill(trainer._supervisor.backend.pids["learner"], signal.SIGKILL)
+        together(trainer, 2)
+        for name, tensor in trainer.get_parameters()[0].items():
+            np.testing.assert_array_equal(tensor, before[name], err_msg=name)
+        trainer.train(1_024, quiet=True)
+        assert trainer.status.updates > updates and trainer.status.experience["learners/together"] == 2
+
+
+def roles_on_nodes():
+    """Process ids of the roles of all runs on nodes: what a raylet has started, and has a name of ours."""
+    found = set()
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        of_ours = (process.info["cmdline"] or [""])[0].startswith("penstock-")
+        with contextlib.suppress(psutil.Error):
+            if of_ours and any("ray" in parent.name() for parent in process.parents()):
+                found.add(process.pid)
+    return found
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
+def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, tmp_path, signum):
+    before = roles_on_nodes()
+    flags = {"env": "CartPole-v1", "backend": "ray", "address": on_nodes["address"], "nodes": "2", "num-workers": "1",
+             "run-dir": "run", "total-steps": "1000000000"}  # fmt: skip
+    given = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    with started(["-m", "penstock.cli", "train", "appo", *given], tmp_path) as process:
+        status = tmp_path / "run" / "status.json"
+        wait_until(lambda: status.exists() and json.loads(status.read_text())["steps"] > 1_000, "it learns")
+        family = Watched(list(roles_on_nodes() - before))
+        assert len(family.pids) >= 2
+        process.send_signal(signum)
+        said = process.communicate(timeout=60)[0]
+    assert family.left_after(30.0) == []
+    if signum != signal.SIGKILL:
+        assert process.returncode in (130, 143) and "penstock resume" in said
+
+
+class OnOneNode:
+    """Makes environments on the node that asks first, and not on others."""
+
+    def __init__(self, mark):
+        self._mark = mark
+
+    def __call__(self):
+        mine = os.environ.get("RAY_RAYLET_PID", "")
+        if mine:
+            with contextlib.suppress(FileExistsError), open(self._mark, "x") as file:
+                file.write(mine)
+            if self._mark.read_text() not in ("", mine):
+                raise ModuleNotFoundError("there is no such thing here")
+        return gym.make("CartPole-v1")
+
+
+def test_an_environment_that_some_nodes_lack_ends_the_run_and_says_which_node(on_nodes, tmp_path):
+    trainer = Trainer(APPO, **{**on_nodes, "env": OnOneNode(tmp_path / "mark")}, total_steps=10**9)
+    with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):
+        trainer.train(quiet=True)
 
 
 def test_what_a_node_cannot_make_ends_the_run_and_says_where(on_nodes):
