@@ -1,20 +1,23 @@
 """What a node costs: the same rollout worker at home and behind a host of Ray's, in turns, and the bytes that travel.
 
-    python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S]
+    python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S] [--pin]
 
 Both runs learn at home. Each round trains each of them for so many seconds; the other rests meanwhile. Printed are the
 steps/s of every round, the median of the ratios of rounds, policy lag of both, and of the run on the node: bytes sent
 for each step, for each byte of its columns, and bytes of weights for each version. The exit code is 3 if a mark is
-missed.
+missed. ``--pin`` leaves one core to what steps, the rollout worker at home and all roles of the node, and another to the
+rest. Ray's own processes are where the system puts them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.algorithms.appo import APPO
@@ -51,6 +54,18 @@ def rate(trainer: Trainer, seconds: float) -> float:
     return (trainer.status.steps - before) / (time.monotonic() - began)
 
 
+def pin(trainer: Trainer) -> None:
+    """Leave one core to what steps, and another to the other roles."""
+    backend = trainer._supervisor.backend
+    stepping = [pid for name, pid in backend.pids.items() if name.startswith("rollout")]
+    for node in getattr(backend, "_nodes", ()):
+        stepping += node.host.pids().values()
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    for pid in {*stepping, *backend.pids.values()}:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {second if pid in stepping else first})
+
+
 def bytes_of_columns(trainer: Trainer) -> float:
     """Bytes of the columns of a segment, for each of its steps."""
     shape = trainer._supervisor._arena.shape
@@ -63,6 +78,7 @@ def main() -> int:
     parser.add_argument("--work", choices=WORK, default="cartpole")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--pin", action="store_true", help="a core for what steps, and another for the rest")
     asked = parser.parse_args()
     work = WORK[asked.work]
     settings = vars(make_config(APPO.Config, {"env": work.env, **work.settings, **ALL}, work.preset))
@@ -75,6 +91,8 @@ def main() -> int:
     ):
         for trainer in (local, node):
             rate(trainer, asked.seconds)  # until it is warm
+            if asked.pin:
+                pin(trainer)
         first = node.status.nodes[0]
         seen: dict[Trainer, list[float]] = {local: [], node: []}
         for number in range(asked.rounds):
