@@ -5,8 +5,8 @@
 Both runs learn at home. Each round trains each of them for so many seconds; the other rests meanwhile. Printed are the
 steps/s of every round, the median of the ratios of rounds, policy lag of both, and of the run on the node: bytes sent
 for each step, for each byte of its columns, and bytes of weights for each version. The exit code is 3 if a mark is
-missed. ``--pin`` leaves one core to what steps, the rollout worker at home and all roles of the node, and another to the
-rest. Ray's own processes are where the system puts them.
+missed. ``--pin`` leaves one core to what steps, the rollout worker at home and all roles of the node, and another to
+the rest. Ray's own processes are where the system puts them.
 """
 
 from __future__ import annotations
