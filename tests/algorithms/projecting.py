@@ -10,6 +10,7 @@ def projected_plainly(returns: Sequence[float], probability: Sequence[float], at
     found = [0.0] * len(atoms)
     for x, p in zip(returns, probability, strict=True):
         position = (min(max(x, atoms[0]), atoms[-1]) - atoms[0]) / spacing
+        position = min(position, len(atoms) - 1)  # it may be rounded up
         low, high = math.floor(position), math.ceil(position)
         if low == high:
             found[low] += p
