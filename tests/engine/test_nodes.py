@@ -156,7 +156,6 @@ def test_whole_episodes_of_nodes_are_written_at_home_and_only_steps_count(on_nod
 
 SMALL = {"hidden_sizes": (8,), "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 64}
 REPLAYED = {**without(SMALL, "segment_length"), "batch_size": 8, "learning_starts": 100, "updates_per_step": 0.1}
-
 SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "burn_in": 2}
 
 
