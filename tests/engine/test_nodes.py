@@ -117,6 +117,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
         assert trainer.status.experience["learners/together"] == 2
         killed = [host().about(10.0).pid, *host().pids().values()]
         os.kill(killed[0], signal.SIGKILL)
+        wait_until(lambda: not any(map(psutil.pid_exists, killed)), "the other learner has ended with its host")
         trainer.train(256, quiet=True)  # in which the first learner sees that the other is gone
         together(trainer, 2)
         trainer.train(quiet=True)
