@@ -4,7 +4,7 @@
 
 Each folder goes to ``bench/history/runs/`` under its own name. Of a run these are kept: config.json without the host
 and the path of the interpreter, status.json without processes and roles, and of metrics.jsonl the evaluations and what
-says that the run was resumed. Lines are kept as they are.
+says that the run was resumed. Lines are kept as they are; paths are as from ``bench/history``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def keep(run: RecordedRun, place: Path) -> None:
     made["machine"].pop("host", None)
     for each in (made, *made.get("resumed", [])):
         each["command"] = "penstock " + each["command"].partition("penstock.cli ")[2]
+    config["run_dir"] = path = str(place.relative_to(KEPT.parent))
     (place / CONFIG).write_bytes(json_bytes(config))
     status = {name: value for name, value in run.status.items() if name not in ("process", "roles")}
+    status["run_dir"] = path
     (place / STATUS).write_bytes(json_bytes(status))
     lines = run.directory.metrics.read_text().splitlines(keepends=True)
     kept = [line for line in lines if '"evaluation/' in line or '"resumed"' in line]
