@@ -8,6 +8,7 @@ import pytest
 
 from penstock.engine.messages import NodeSeen
 from penstock.engine.nodes.blocks import Frame, Kind
+from penstock.engine.nodes.link import Seat
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.steps import StepSeat, StepSender
@@ -18,6 +19,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay, transition_fields
+from penstock.experience.segments import HEADROOM
 from penstock.ipc import SlotState
 from penstock.replay import RateLimiter, ReplayBuffer
 from tests.envs.arrangements import counting_lanes
@@ -131,6 +133,40 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
     # Whoever writes into a slot that was given back acts with the weights that were published before.
     weights = np.zeros(16, np.uint8)
     assert e.node.weights.read_into(weights) == 5 and (weights == 9).all()
+
+
+@pytest.mark.parametrize(
+    ("under_way", "waiting", "granted"),
+    [
+        ([], [], [0, 1]),
+        ([2], [], [1, 2]),  # one segment is less than plenty
+        ([0, 1], [], [0, 1]),  # plenty is under way
+        ([0, 2], [], [1]),  # so nothing for a lane that has a slot already
+        ([0], [2], [1, 2]),  # a segment that waits holds its lane up only where those that wait are plenty
+        ([], [2, 0], [1]),
+        ([2, 3], [], []),
+    ],
+)
+def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
+    arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
+    seat = Seat(1, 2, arena, SegmentPath(), False)  # of lanes 2 and 3
+    arena.control[Control.PACE], seat._took = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
+    for slot in under_way:
+        arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
+    arena.slots.claim(np.array(waiting, np.int64), SlotState.FREE, SlotState.FULL, 1)
+    assert sorted(seat.grant()) == granted
+
+
+def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):
+    arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
+    seat, clock = Seat(1, 2, arena, SegmentPath(), False), iter([1_000, 5_000, 9_000])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
+    arena.slots.claim(np.array([3]), SlotState.FREE, SlotState.FULL, 1)
+    assert seat.grant().tolist() == [0]
+    arena.slots.claim(np.array([3]), SlotState.FULL, SlotState.FREE, 0)
+    assert seat.grant().tolist() == [1]
+    seat._measure(np.array([2, 3]))
+    assert seat._took == 4_000
 
 
 def test_weights_go_once_for_each_version_and_the_newest_wins(ends):

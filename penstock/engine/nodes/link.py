@@ -54,9 +54,9 @@ class Seat:
         self.bell = arena.rollout_bells[node * shape.num_workers // num_nodes]
         self._arrived = path.arrived(arena)
         self._takes_turns = takes_turns
-        turns, self._lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
+        turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
         # Of the home arena, in the order in which the node numbers them.
-        self._slots = turns * shape.num_lanes + self.first_lane + self._lanes
+        self._slots = turns * shape.num_lanes + self.first_lane + lanes
         self._granted_at = np.full(self.num_lanes, -1, np.int64)  # -1: to a lane that did not wait for it
         self._took = 0  # nanoseconds from the grant of a slot until it came full, of a lane that waited for it
         self._lock = threading.Lock()
@@ -148,17 +148,19 @@ class Seat:
     def grant(self) -> np.ndarray:
         """Keep slots for the node that its lanes may fill; return them as the node numbers them, int64 ``[K]``.
 
-        While the learner has plenty, a lane is granted one slot at a time, and none while a segment of its waits.
+        They are one of each lane at most. What is granted is filled, whatever the learner has by then. So while
+        segments that wait and those that lanes have under way are plenty, a lane is granted its next slot only when it
+        has filled the one before; and while those that wait are plenty, only when none of its own waits.
         """
-        slots, arena = self._slots, self.arena
-        waiting = arena.waiting()
-        if len(waiting) >= plenty_of(arena, self._took):
-            has_open = np.isin(slots, arena.slots.owned_by(self.node, SlotState.WRITING))
-            is_held_up = np.zeros(self.num_lanes, np.bool_)
-            is_held_up[self._lanes[has_open | np.isin(slots, waiting)]] = True
-            places = np.flatnonzero(~is_held_up[self._lanes])
-            _, firsts = np.unique(self._lanes[places], return_index=True)
-            slots = slots[places[firsts]]
+        arena = self.arena
+        waiting, plenty = arena.waiting(), plenty_of(arena, self._took)
+        under_way = arena.slots.in_state(SlotState.WRITING)
+        slots = self._slots[np.isin(self._slots, arena.slots.in_state(SlotState.FREE))]
+        if len(waiting) + len(under_way) >= plenty:
+            held_up = under_way if len(waiting) < plenty else np.concatenate([under_way, waiting])
+            slots = slots[~np.isin(arena.lane_of(slots), arena.lane_of(held_up))]
+        _, firsts = np.unique(arena.lane_of(slots), return_index=True)
+        slots = slots[firsts]
         claimed = self._claim_free(slots)
         if not len(claimed):
             return claimed
@@ -194,14 +196,16 @@ class Seat:
         arena.slot_epoch[slots], arena.slot_number[slots] = table[:, 1], table[:, 2]
         arena.slot_memory[slots] = memory
         sequence.stale += int((table[:, 1] != arena.control[Control.RUN_EPOCH]).any())
-        granted_at = self._granted_at[slots[0] % arena.shape.num_lanes - self.first_lane]
-        self._took = self._took if granted_at < 0 else time.monotonic_ns() - int(granted_at)
         self._measure(slots)
         self._arrived(slots)
         self._deliver(slots)
 
     def _measure(self, slots: np.ndarray) -> None:
         shape = self.arena.shape
+        # Lanes that step together begin when the last of them has its slot.
+        granted_at = int(self._granted_at[self.arena.lane_of(slots) - self.first_lane].max())
+        if granted_at >= 0:
+            self._took = time.monotonic_ns() - granted_at
         rows = (slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)).reshape(-1)
         valid = self.arena.columns["valid"][rows]
         steps = int(valid.sum())
