@@ -70,8 +70,9 @@ def role_specs(
     config = algorithms[0].config
     is_central = infers_centrally(config.inference, algorithms[0])
     is_shared = learners_share_a_process(policies, shape.num_workers)
+    of_all = 1 if is_shared else len(policies)
     policy_threads, learner_threads = share_threads(
-        config, shape.num_workers, is_central, 1 if is_shared else len(policies) * config.learners_at_home
+        config, shape.num_workers, is_central, of_all * config.learners_at_home, of_all * shape.num_policy_workers
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
@@ -146,19 +147,21 @@ def shares_device(config: Config) -> bool:
     return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
-def share_threads(config: Config, num_workers: int, is_central: bool, num_policies: int = 1) -> tuple[int, int]:
+def share_threads(
+    config: Config, num_workers: int, is_central: bool, num_learners: int = 1, num_policy_workers: int = 1
+) -> tuple[int, int]:
     """Threads of each policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
     if config.backend == "ray":  # of rollout workers there are some at home where the cluster is of this machine alone
         here = config.workers_per_node if config.address is None else 0
         evaluator = 1 if config.evaluator == "home" else 0
-        return 1, max(1, (whole_cores() - here - evaluator) // num_policies)
-    left = (whole_cores() - num_workers - 1) // num_policies  # rollout workers and evaluator have one each
+        return 1, max(1, (whole_cores() - here - evaluator) // num_learners)
+    left = whole_cores() - num_workers - 1  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0
     elif torch.device(config.device).type == "cpu":
-        policy = left // 2
+        policy = left // num_learners // 2
     else:
         policy = 1  # it only feeds the GPU
-    return max(1, policy), max(1, left - policy)
+    return max(1, policy), max(1, (left - policy * num_policy_workers) // num_learners)

@@ -24,11 +24,11 @@ class Growing:
 
 
 def test_a_machine_that_stands_for_a_node_is_asked_for_as_a_whole_so_that_what_is_missing_has_no_room_there():
-    bundles = bundles_of(["sampler", "sampler", None, "GPU"], [8, 8, 4, 1], {0: ONE})
-    assert bundles == [{"CPU": 16}, {"CPU": 8, "sampler": 0.001}, {"CPU": 4}, {"CPU": 1, "GPU": 1}]
+    bundles = bundles_of([("sampler",), ("sampler",), (), ("sampler", "GPU")], [8, 8, 4, 1], {0: ONE})
+    assert bundles == [{"CPU": 16}, {"CPU": 8, "sampler": 0.001}, {"CPU": 4}, {"CPU": 1, "sampler": 0.001, "GPU": 1}]
     left = missing(bundles, {0: ONE})
     assert in_words([*left, {"CPU": 4}]) == (
-        "1 node with 8 cores and sampler, 2 nodes with 4 cores, 1 node with 1 core and GPU"
+        "1 node with 8 cores and sampler, 2 nodes with 4 cores, 1 node with 1 core and sampler and GPU"
     )
 
 

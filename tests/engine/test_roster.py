@@ -77,6 +77,11 @@ def test_each_learner_of_a_group_has_its_policy_worker_as_long_as_there_are_roll
     assert len(set(rows)) == len(rows)
 
 
+def test_learners_of_a_group_have_the_threads_of_policy_workers_that_there_are_not(monkeypatch):
+    threads = threads_of_roles(monkeypatch, 17, **GROUP)
+    assert [threads[name] for name in ("policy-0", "policy-0.1", "learner", "rank-1", "rank-2")] == [2, 2, 3, 3, 3]
+
+
 def test_learners_that_do_not_choose_actions_have_no_policy_workers():
     for settings in ({"inference": "local"}, {"inference": "central", "backend": "ray"}):
         specs, shape = roles_of_run(**{**GROUP, **settings})

@@ -71,8 +71,8 @@ class NodesBackend:
         self._asked_for = ""  # in words
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
         self._nodes = [
-            Node(number, resource, number - num_nodes + first_away if number >= num_nodes else 0)
-            for number, resource in enumerate(resources_wanted(self._config))
+            Node(number, resources, number - num_nodes + first_away if number >= num_nodes else 0)
+            for number, resources in enumerate(resources_wanted(self._config))
         ]
         self._cores = arena.shape.num_workers // num_nodes
         self._next_look = self._next_knock = 0.0
@@ -189,7 +189,7 @@ class NodesBackend:
             return
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
-        wanted = [node.resource for node in empty]
+        wanted = [node.resources for node in empty]
         cores, machines = cores_wanted(self._config, self._cores), self._connection.machines()
         while True:
             found = choose(machines, wanted, [cores[node.number] for node in empty], taken)
@@ -199,11 +199,8 @@ class NodesBackend:
             taken += deaf
         for place, machine in found.items():
             node = empty[place]
-            if node.rank:
-                gpus = 0 if self._config.device == "cpu" else 1
-                node.host = self._cluster.Hosted(machine, machine.cores, node.resource, gpus)
-            else:
-                node.host = self._cluster.Hosted(machine, cores[node.number], node.resource)
+            cores_of_host = machine.cores if node.rank else cores[node.number]
+            node.host = self._cluster.Hosted(machine, cores_of_host, node.resources)
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1
@@ -213,7 +210,7 @@ class NodesBackend:
         """Let a cluster that grows know which nodes have no machine."""
         there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
         if self._grows and (len(there) < len(self._nodes) or self._asked_for):
-            bundles = bundles_of([node.resource for node in self._nodes], cores, there)
+            bundles = bundles_of([node.resources for node in self._nodes], cores, there)
             self._connection.want(bundles)
             self._asked_for = in_words(missing(bundles, there))
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from penstock.config import Config
 
 GPU = "GPU"  # Ray's name for them
+Resources = tuple[str, ...]
+"""What a machine must have, by Ray's names."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class Machine:
         return f"{self.host} ({self.cores} cores)"
 
 
-def resources_wanted(config: Config) -> list[str | None]:
-    """The resource that each node of a run must have; None where any node will do. Those with a learner come last."""
-    of_learner = GPU if config.device.startswith("cuda") else None
-    return [*_named(config.nodes, config.num_nodes, None),
-            *_named(config.learner_nodes, config.num_learner_nodes, of_learner)]  # fmt: skip
+def resources_wanted(config: Config) -> list[Resources]:
+    """The resources that each node of a run must have. Nodes with a learner come last."""
+    of_learner = (GPU,) if config.device.startswith("cuda") else ()
+    return [*_named(config.nodes, config.num_nodes),
+            *((*named, *of_learner) for named in _named(config.learner_nodes, config.num_learner_nodes))]  # fmt: skip
 
 
 def cores_wanted(config: Config, num_workers: int) -> list[int]:
@@ -42,7 +44,7 @@ def cores_wanted(config: Config, num_workers: int) -> list[int]:
 
 
 def choose(
-    machines: Sequence[Machine], wanted: Sequence[str | None], cores: Sequence[int], taken: Collection[str] = ()
+    machines: Sequence[Machine], wanted: Sequence[Resources], cores: Sequence[int], taken: Collection[str] = ()
 ) -> dict[int, Machine]:
     """Find a machine for each that is wanted, each for one of them.
 
@@ -51,7 +53,7 @@ def choose(
     machines
         Those there are.
     wanted
-        The resource that each must have; None: any.
+        The resources that each must have.
     cores
         The cores that each must have, by its place in `wanted`.
     taken
@@ -65,17 +67,17 @@ def choose(
     left = [machine for machine in machines if machine.id not in taken]
     chosen: dict[int, Machine] = {}
     # Who asks for a resource, or for more cores, chooses first.
-    for place in sorted(range(len(wanted)), key=lambda place: (wanted[place] is None, -cores[place])):
-        name = wanted[place]
-        machine = next((m for m in left if m.cores >= cores[place] and (name is None or name in m.resources)), None)
+    for place in sorted(range(len(wanted)), key=lambda place: (-len(wanted[place]), -cores[place])):
+        fit = (each for each in left if each.cores >= cores[place] and set(wanted[place]) <= set(each.resources))
+        machine = next(fit, None)
         if machine is not None:
             left.remove(machine)
             chosen[place] = machine
     return chosen
 
 
-def _named(wanted: int | str | dict[str, int], count: int, otherwise: str | None) -> list[str | None]:
-    """The resource of each of so many nodes."""
+def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:
+    """The resource that the user has named for each of so many nodes."""
     if isinstance(wanted, dict):
-        return [name for name, of_name in wanted.items() for _ in range(of_name)]
-    return [otherwise] * count
+        return [(name,) for name, of_name in wanted.items() for _ in range(of_name)]
+    return [()] * count

@@ -22,7 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import GPU, Machine, cores_wanted
+from penstock.engine.nodes.choosing import GPU, Machine, Resources, cores_wanted
 from penstock.engine.nodes.growing import SHARE, Bundle
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
@@ -212,10 +212,8 @@ class Hosted:
         Where it is to be.
     cores
         That it is to have for itself.
-    resource
-        Which it must have; None: none.
-    num_gpus
-        That it is to have for itself.
+    resources
+        Which it must have. A GPU it has for itself.
 
     Attributes
     ----------
@@ -225,13 +223,13 @@ class Hosted:
         Whether that was there when `look_at` looked last.
     """
 
-    def __init__(self, machine: Machine, cores: int, resource: str | None, num_gpus: int = 0) -> None:
+    def __init__(self, machine: Machine, cores: int, resources: Resources) -> None:
         self.machine = machine
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
             num_cpus=cores,
-            num_gpus=num_gpus,
-            resources=None if resource in (None, GPU) else {resource: SHARE},
+            num_gpus=resources.count(GPU),
+            resources={name: SHARE for name in resources if name != GPU},
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
             max_restarts=0,
             max_task_retries=0,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.engine.nodes.choosing import GPU, Machine
+from penstock.engine.nodes.choosing import GPU, Machine, Resources
 
 Bundle = dict[str, float]
 """Resources that one machine must have, by Ray's names."""
 SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
 
 
-def bundles_of(wanted: Sequence[str | None], cores: Sequence[int], there: Mapping[int, Machine]) -> list[Bundle]:
+def bundles_of(wanted: Sequence[Resources], cores: Sequence[int], there: Mapping[int, Machine]) -> list[Bundle]:
     """What a cluster must have room for, one bundle for each node of a run.
 
     A machine that stands for a node is asked for as a whole. So nothing that is missing is thought to have room there.
@@ -19,16 +19,16 @@ def bundles_of(wanted: Sequence[str | None], cores: Sequence[int], there: Mappin
     Parameters
     ----------
     wanted, cores
-        The resource and the cores that each node must have.
+        The resources and the cores that each node must have.
     there
         Machines that stand for nodes, by the place in `wanted`.
     """
     bundles = []
-    for place, (name, count) in enumerate(zip(wanted, cores, strict=True)):
+    for place, (names, count) in enumerate(zip(wanted, cores, strict=True)):
         machine = there.get(place)
         bundle: Bundle = {"CPU": count if machine is None else machine.cores}
-        if name is not None and machine is None:
-            bundle[name] = 1 if name == GPU else SHARE
+        if machine is None:
+            bundle |= {name: 1 if name == GPU else SHARE for name in names}
         bundles.append(bundle)
     return bundles
 
