@@ -238,7 +238,12 @@ def test_learners_that_are_killed_again_and_again_end_the_run():
         restarts.after_learner_killed("rank-1 was killed")
 
 
-CENTRAL = {**TINY, "inference": "central", "num_learners": 2, "num_epochs": 1, "run_dir": None, "total_steps": FOR_EVER}
+CENTRAL = {"inference": "central", "num_learners": 2, "run_dir": None, "total_steps": FOR_EVER}
+ACTING = pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [(PPO, {**TINY, **CENTRAL, "num_epochs": 1}), (DQN, {**REPLAY, **CENTRAL})],
+    ids=["ppo", "dqn"],
+)
 
 
 def acting(trainer):
@@ -247,16 +252,22 @@ def acting(trainer):
     return [float(arena.gauges_of(policy_worker_name(0, number))[0]) for number in range(2)]
 
 
-def keeps_learning(trainer, more=300):
-    """Train on, and see that every group of lanes is answered."""
+def keeps_learning(trainer):
+    """Train on until every group of lanes has been answered, and learners have made updates."""
     requests, groups = trainer._policies[0].arena.requests, range(trainer._policies[0].arena.shape.all_groups)
-    before = [requests.num_answered(group) for group in groups]
-    trainer.train(more, quiet=True)
-    assert all(requests.num_answered(group) != answered for group, answered in zip(groups, before, strict=True))
+    before, updates = [requests.num_answered(group) for group in groups], trainer.status.updates
+
+    def has_learned_from_all():
+        trainer.train(300, quiet=True)
+        now = [requests.num_answered(group) for group in groups]
+        return trainer.status.updates > updates and not any(a == b for a, b in zip(now, before, strict=True))
+
+    wait_until(has_learned_from_all, "every group of lanes is answered, and updates are made")
 
 
-def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed():
-    with Trainer(PPO, **CENTRAL) as trainer:
+@ACTING
+def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(algorithm, settings):
+    with Trainer(algorithm, **settings) as trainer:
         keeps_learning(trainer)
         assert min(acting(trainer)) > 0.0
         assert {"policy-0", "policy-0.1", "learner", "rank-1"} < set(pids_of(trainer))
@@ -269,9 +280,10 @@ def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed():
     assert family.left_after(0.0) == []
 
 
-def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(monkeypatch):
+@ACTING
+def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(algorithm, settings, monkeypatch):
     monkeypatch.setattr(roster, "shares_device", lambda config: True)
-    with Trainer(PPO, **CENTRAL) as trainer:
+    with Trainer(algorithm, **settings) as trainer:
         keeps_learning(trainer)
         assert min(acting(trainer)) > 0.0
         assert set(pids_of(trainer)) == {"launcher", "rollout-0", "rollout-1", "learner", "rank-1", "evaluator"}
