@@ -70,9 +70,9 @@ def role_specs(
     config = algorithms[0].config
     is_central = infers_centrally(config.inference, algorithms[0])
     is_shared = learners_share_a_process(policies, shape.num_workers)
-    of_all = 1 if is_shared else len(policies)
+    num_learners = 1 if is_shared else len(policies) * config.learners_at_home
     policy_threads, learner_threads = share_threads(
-        config, shape.num_workers, is_central, of_all * config.learners_at_home, of_all * shape.num_policy_workers
+        config, shape.num_workers, is_central, num_learners, len(policies) * shape.num_policy_workers
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms

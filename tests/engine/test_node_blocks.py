@@ -124,6 +124,8 @@ def test_nodes_with_a_learner_come_after_those_with_lanes_and_need_a_gpu_where_t
     assert resources_wanted(Config(**settings, learner_nodes=2, device="cuda")) == [("a",), ("a",), ("GPU",), ("GPU",)]
     some = Config(**settings, learner_nodes={"b": 1}, device="cuda", evaluator="node")
     assert resources_wanted(some) == [("a",), ("a",), ("b", "GPU")]
+    of_gpus = Config(**settings, learner_nodes={"GPU": 1}, device="cuda")
+    assert resources_wanted(of_gpus)[-1] == ("GPU",)
     assert cores_wanted(some, 8) == [9, 8, 1]
 
 

@@ -6,7 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from penstock.engine.backends.restarts import successor
 from penstock.engine.messages import NodeSeen
+from penstock.engine.nodes import link
 from penstock.engine.nodes.blocks import Frame, Kind
 from penstock.engine.nodes.link import Seat
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
@@ -32,13 +34,14 @@ TOKEN, RUN = b"t" * 32, 11
 class Ends:
     """Home of two nodes, of which one is there: node 1, whose two lanes are 2 and 3 at home."""
 
-    def __init__(self, *, takes_turns: bool = False, slots_per_lane: int = 2) -> None:
+    def __init__(self, *, takes_turns: bool = False, slots_per_lane: int = 2, pace: int = 0) -> None:
         numbers = {"slots_per_lane": slots_per_lane, "records": (LOGITS,), "state_size": 3, "weights_nbytes": 16}
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
         self.reports: list[NodeSeen] = []
         self.address = free_address("127.0.0.1")
         spec = ReceiverRole(self.address, TOKEN, RUN, 2, (SegmentPath(),), (takes_turns,))
         self.home.weights.publish(np.arange(16, dtype=np.uint8), 4)
+        self.home.control[Control.PACE] = pace
         self.receiver = Receiver(spec, self.home, self.reports.append)
         self.numbers = numbers
         self.connect(1)
@@ -155,6 +158,24 @@ def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(un
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
     arena.slots.claim(np.array(waiting, np.int64), SlotState.FREE, SlotState.FULL, 1)
     assert sorted(seat.grant()) == granted
+
+
+def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(ends, monkeypatch):
+    monkeypatch.setattr(link, "SLEEP", 60.0)
+    e = ends(slots_per_lane=3, pace=1)
+    e.until(lambda: e.free() == [0, 1, 2, 3])  # four segments are plenty
+    e.fill([0, 2])
+    e.until(lambda: e.free() == [1, 3, 4])
+
+
+def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
+    home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, slots_per_lane=1))
+    spec = ReceiverRole(free_address("127.0.0.1"), TOKEN, RUN, 2, (SegmentPath(),), (True,))
+    for each, filled in ((spec, []), (successor(spec, home), [0, 1, 2, 3])):
+        receiver = each.build(home, lambda report: None)
+        receiver.poll()
+        receiver.close()
+        assert sorted(home.full.pop_many(home.full.capacity).tolist()) == filled
 
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed
+from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.specs import LearnerRole, RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
@@ -99,6 +100,8 @@ def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
     if isinstance(spec, LearnerRole) and spec.group is not None:
         arena.policies[spec.policy].reclaim_read()
         return replace(spec, group=replace(spec.group, is_successor=True))
+    if isinstance(spec, ReceiverRole):
+        return replace(spec, missing=range(spec.num_nodes))  # whoever does not come again is filled in for
     if not isinstance(spec, RolloutRole):
         return spec
     for of_policy in arena.policies:

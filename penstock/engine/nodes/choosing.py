@@ -29,8 +29,8 @@ class Machine:
 def resources_wanted(config: Config) -> list[Resources]:
     """The resources that each node of a run must have. Nodes with a learner come last."""
     of_learner = (GPU,) if config.device.startswith("cuda") else ()
-    return [*_named(config.nodes, config.num_nodes),
-            *((*named, *of_learner) for named in _named(config.learner_nodes, config.num_learner_nodes))]  # fmt: skip
+    named = _named(config.learner_nodes, config.num_learner_nodes)
+    return [*_named(config.nodes, config.num_nodes), *(tuple(dict.fromkeys((*names, *of_learner))) for names in named)]
 
 
 def cores_wanted(config: Config, num_workers: int) -> list[int]:

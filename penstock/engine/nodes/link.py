@@ -153,10 +153,11 @@ class Seat:
         has filled the one before; and while those that wait are plenty, only when none of its own waits.
         """
         arena = self.arena
-        waiting, plenty = arena.waiting(), plenty_of(arena, self._took)
-        under_way = arena.slots.in_state(SlotState.WRITING)
+        # In this order a segment that comes full meanwhile is in both.
+        under_way, waiting = arena.slots.in_state(SlotState.WRITING), arena.waiting()
+        plenty = plenty_of(arena, self._took)
         slots = self._slots[np.isin(self._slots, arena.slots.in_state(SlotState.FREE))]
-        if len(waiting) + len(under_way) >= plenty:
+        if len(np.union1d(under_way, waiting)) >= plenty:
             held_up = under_way if len(waiting) < plenty else np.concatenate([under_way, waiting])
             slots = slots[~np.isin(arena.lane_of(slots), arena.lane_of(held_up))]
         _, firsts = np.unique(arena.lane_of(slots), return_index=True)
@@ -199,6 +200,7 @@ class Seat:
         self._measure(slots)
         self._arrived(slots)
         self._deliver(slots)
+        self.bell.ring()  # its lanes may be granted their next slots
 
     def _measure(self, slots: np.ndarray) -> None:
         shape = self.arena.shape

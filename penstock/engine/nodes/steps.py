@@ -100,6 +100,7 @@ class StepSeat(Seat):
         if sequence.takes(frame):
             self._inbox.add(calls)
             self._steps += steps_in(calls)
+            self._lag = float(self.arena.weights.version - frame.version)
             self.arena.learner_bell.ring()
 
     def _let_go(self) -> None:
