@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
 
-import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 
@@ -23,6 +22,7 @@ from penstock.envs.envpool import NAMESPACE, pool_arguments
 from penstock.envs.factories import Vectorize, name_of_factory, require_fitting_arguments
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.imports import NoSuchPlaceError, load_module
+from penstock.travelling import packed
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _registrations() -> dict[str, bytes]:
     travelling = {}
     for name, registration in gymnasium.registry.items():
         with contextlib.suppress(Exception):
-            travelling[name] = cloudpickle.dumps(registration)
+            travelling[name] = packed(registration)
     return travelling
 
 
@@ -218,7 +218,7 @@ def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> bytes:
     is_gymnasiums_own = isinstance(source, RegisteredEnv) and str(source.entry_point).startswith("gymnasium.")
     registrations = {} if source is None or is_gymnasiums_own else _registrations()
     try:
-        return cloudpickle.dumps((source, kwargs, registrations))
+        return packed((source, kwargs, registrations))
     except Exception as error:
         raise ValueError(
             f"environment {name} cannot travel to worker processes: {error}. Create what cannot be pickled (files, "

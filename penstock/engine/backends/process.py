@@ -13,7 +13,6 @@ import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-import cloudpickle
 import setproctitle
 
 from penstock.engine.backends.interruption import leave_to_supervisor
@@ -22,6 +21,7 @@ from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
+from penstock.travelling import packed
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
 SPIN = 50e-6  # seconds: a bell is watched so long before, if a core is idle for it
@@ -45,7 +45,7 @@ def module_path() -> list[str]:
 def tell(control: Connection, told: Told) -> None:
     """Send a role's process its first message: where modules are found, and then what it is."""
     control.send((module_path(), os.getcwd()))
-    control.send_bytes(cloudpickle.dumps(told))
+    control.send_bytes(packed(told))
 
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
@@ -56,7 +56,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
     try:
         sys.path[:], directory = control.recv()
         os.chdir(directory)
-        told: Told = cloudpickle.loads(control.recv_bytes())
+        told: Told = pickle.loads(control.recv_bytes())
         _set_threads(told.spec.num_threads)
         if isinstance(told.spec, RolloutRole):
             os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow

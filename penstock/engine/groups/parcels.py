@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
-import cloudpickle
 import torch
 from torch import Tensor
 
 from penstock.nn import Group
 from penstock.runs.checkpoint import as_bytes, from_bytes
+from penstock.travelling import packed
 
 ALIGNMENT = 64
 
@@ -73,7 +74,7 @@ class Post:
                 end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
             else:
                 plain[name] = value
-        head = cloudpickle.dumps((type(batch), plain, [place for place, _ in found], about))
+        head = packed((type(batch), plain, [place for place, _ in found], about))
         begin = -(-(8 + len(head)) // ALIGNMENT) * ALIGNMENT
         memory = self._room(begin + end)
         memory[:8].view(torch.int64)[0] = len(head)
@@ -111,7 +112,7 @@ def state_in(data: Tensor, device: torch.device) -> dict[str, Any]:
 def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
     """The batch whose bytes were received, and what was said about it; on the CPU it lies where the bytes do."""
     length = int(data[:8].view(torch.int64)[0])
-    kind, values, places, about = cloudpickle.loads(data[8 : 8 + length].numpy().tobytes())
+    kind, values, places, about = pickle.loads(data[8 : 8 + length].numpy().tobytes())
     memory = data[-(-(8 + length) // ALIGNMENT) * ALIGNMENT :]
     for place in places:
         tensor = place.of(memory).to(device)

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import cloudpickle
 import numpy as np
 
 from penstock.engine.acting.weights import BestWeights
@@ -21,6 +20,7 @@ from penstock.engine.roles.specs import EvaluatorRole, Role
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES, RoleKind
 from penstock.runs.checkpoint import CheckpointError
+from penstock.travelling import packed
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
@@ -152,7 +152,7 @@ class EvaluationsThere:
     def tell(self, host: Hosted) -> None:
         """Tell a node what is asked for, if no node has been told."""
         if self._waiting is not None:
-            host.tell(RoleKind.EVALUATOR, cloudpickle.dumps(self._waiting))
+            host.tell(RoleKind.EVALUATOR, packed(self._waiting))
             self._waiting = None
 
     def heard(self, said: Evaluated | Died, where: str) -> Evaluated | Died:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import pickle
 import platform
 import socket
 import threading
@@ -16,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import cloudpickle
 import numpy as np
 
 from penstock.engine.backends import launcher
@@ -125,7 +125,7 @@ class NodeHost:
 
     def begin(self, task: bytes) -> None:
         """Make the roles of a pickled `HostTask`."""
-        told: HostTask = cloudpickle.loads(task)
+        told: HostTask = pickle.loads(task)
         self._arena = ExperienceArena.create(told.shape)
         keep_all_slots(self._arena)
         specs = settled(told.specs, self._arena)
@@ -154,7 +154,7 @@ class NodeHost:
     def tell(self, role: str, command: bytes) -> None:
         """Give a role a pickled command."""
         if self._backend is not None:
-            self._backend.send(role, cloudpickle.loads(command))
+            self._backend.send(role, pickle.loads(command))
 
     def pids(self) -> dict[str, int]:
         """Process ids of the roles, by name."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import cloudpickle
-
 from penstock.config import Config
 from penstock.engine.groups.following import RankRole
 from penstock.engine.nodes.evaluation import EvaluationsThere
@@ -18,6 +16,7 @@ from penstock.engine.nodes.learning import RankThereRole
 from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
 from penstock.experience.layout import RunShape
+from penstock.travelling import packed
 
 STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
 
@@ -82,8 +81,7 @@ class Tasks:
         return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
 
     def _pickled(self, shape: RunShape, specs: Sequence[RoleSpec]) -> bytes:
-        task: bytes = cloudpickle.dumps(HostTask(shape, specs, self._forgives_environments))
-        return task
+        return packed(HostTask(shape, specs, self._forgives_environments))
 
 
 def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
