@@ -2,7 +2,7 @@
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.nodes import joining
-from penstock.engine.nodes.choosing import Machine
+from penstock.engine.nodes.choosing import Machine, Wanted
 from penstock.engine.nodes.growing import bundles_of, in_words, missing
 
 ONE = Machine("a", "amber", 16, {"sampler"})
@@ -24,7 +24,8 @@ class Growing:
 
 
 def test_a_machine_that_stands_for_a_node_is_asked_for_as_a_whole_so_that_what_is_missing_has_no_room_there():
-    bundles = bundles_of([("sampler",), ("sampler",), (), ("sampler", "GPU")], [8, 8, 4, 1], {0: ONE})
+    wanted = [Wanted(8, ("sampler",)), Wanted(8, ("sampler",)), Wanted(4), Wanted(1, ("sampler", "GPU"))]
+    bundles = bundles_of(wanted, {0: ONE})
     assert bundles == [{"CPU": 16}, {"CPU": 8, "sampler": 0.001}, {"CPU": 4}, {"CPU": 1, "sampler": 0.001, "GPU": 1}]
     left = missing(bundles, {0: ONE})
     assert in_words([*left, {"CPU": 4}]) == (

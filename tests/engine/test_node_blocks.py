@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import Config
 from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, views_of
-from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
 from penstock.engine.nodes.host import About, differences
 from penstock.engine.nodes.stream import Stream, connect, welcome
 
@@ -94,39 +92,6 @@ def test_who_does_not_know_the_token_of_the_run_is_not_let_in(token, run):
             thread.join()
     for stream in streams:
         stream.close()
-
-
-MACHINES = [Machine("a", "one", 4, frozenset()), Machine("b", "two", 8, {"gpu_box"}), Machine("c", "three", 2, set())]
-
-
-def test_a_machine_is_chosen_for_its_resource_first_and_has_the_cores():
-    chosen = choose(MACHINES[::-1], [(), ("gpu_box",)], [4, 4])
-    assert {place: machine.id for place, machine in chosen.items()} == {0: "a", 1: "b"}
-    assert len(choose(MACHINES, [()] * 3, [4] * 3)) == 2
-    assert choose(MACHINES, [("gpu_box",)], [4], taken={"b"}) == {}
-    both = Machine("d", "four", 4, {"gpu_box", "GPU"})
-    chosen = choose([*MACHINES, both], [("gpu_box",), ("gpu_box", "GPU")], [4, 4])
-    assert {place: machine.id for place, machine in chosen.items()} == {0: "b", 1: "d"}
-    assert choose(MACHINES, [("gpu_box", "GPU")], [4]) == {}
-
-
-def test_the_first_node_has_a_core_more_where_the_evaluator_is_on_it():
-    settings = {"env": "CartPole-v1", "backend": "ray", "nodes": 2}
-    assert cores_wanted(Config(**settings), 4) == [4, 4]
-    cores = cores_wanted(Config(**settings, evaluator="node"), 4)
-    assert cores == [5, 4]
-    assert {place: machine.id for place, machine in choose(MACHINES, [(), ()], cores).items()} == {0: "b", 1: "a"}
-
-
-def test_nodes_with_a_learner_come_after_those_with_lanes_and_need_a_gpu_where_the_run_has_some():
-    settings = {"env": "CartPole-v1", "backend": "ray", "nodes": {"a": 2}, "num_learners": 4}
-    assert resources_wanted(Config(**settings, learner_nodes=2)) == [("a",), ("a",), (), ()]
-    assert resources_wanted(Config(**settings, learner_nodes=2, device="cuda")) == [("a",), ("a",), ("GPU",), ("GPU",)]
-    some = Config(**settings, learner_nodes={"b": 1}, device="cuda", evaluator="node")
-    assert resources_wanted(some) == [("a",), ("a",), ("b", "GPU")]
-    of_gpus = Config(**settings, learner_nodes={"GPU": 1}, device="cuda")
-    assert resources_wanted(of_gpus)[-1] == ("GPU",)
-    assert cores_wanted(some, 8) == [9, 8, 1]
 
 
 def test_versions_that_differ_are_named():

@@ -16,7 +16,7 @@ from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
-from penstock.engine.nodes.choosing import choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.choosing import choose, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.nodes.host import About, Heard, about_here, differences
@@ -70,11 +70,11 @@ class NodesBackend:
         self._grows = self._connection.grows
         self._asked_for = ""  # in words
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
-        self._nodes = [
-            Node(number, resources, number - num_nodes + first_away if number >= num_nodes else 0)
-            for number, resources in enumerate(resources_wanted(self._config))
-        ]
         self._cores = arena.shape.num_workers // num_nodes
+        self._nodes = [
+            Node(number, wanted, number - num_nodes + first_away if wanted.learns else 0)
+            for number, wanted in enumerate(nodes_wanted(self._config, self._cores))
+        ]
         self._next_look = self._next_knock = 0.0
         self._unanswered = 0
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
@@ -189,28 +189,27 @@ class NodesBackend:
             return
         self._next_look = now + SEAT_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
-        wanted = [node.resources for node in empty]
-        cores, machines = cores_wanted(self._config, self._cores), self._connection.machines()
+        machines = self._connection.machines()
         while True:
-            found = choose(machines, wanted, [cores[node.number] for node in empty], taken)
+            found = choose(machines, [node.wanted for node in empty], taken)
             deaf = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
             if not deaf:
                 break
             taken += deaf
         for place, machine in found.items():
             node = empty[place]
-            cores_of_host = machine.cores if node.rank else cores[node.number]
-            node.host = self._cluster.Hosted(machine, cores_of_host, node.resources)
+            cores = machine.cores if node.rank else node.wanted.cores
+            node.host = self._cluster.Hosted(machine, cores, node.wanted.resources)
             node.has_begun = False
             node.incarnation += 1
             node.tries += 1
-        self._ask_for_missing(cores)
+        self._ask_for_missing()
 
-    def _ask_for_missing(self, cores: Sequence[int]) -> None:
+    def _ask_for_missing(self) -> None:
         """Let a cluster that grows know which nodes have no machine."""
         there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
         if self._grows and (len(there) < len(self._nodes) or self._asked_for):
-            bundles = bundles_of([node.resources for node in self._nodes], cores, there)
+            bundles = bundles_of([node.wanted for node in self._nodes], there)
             self._connection.want(bundles)
             self._asked_for = in_words(missing(bundles, there))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -14,48 +15,78 @@ Resources = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Machine:
-    """A node of the cluster, as Ray sees it, and where its raylet listens."""
+    """A node of the cluster, as Ray sees it.
+
+    Attributes
+    ----------
+    id, host
+        Ray's name for it, and its own.
+    cores, resources
+        What it has.
+    address
+        Where its raylet listens.
+    is_home
+        Whether the run's learner is there.
+    """
 
     id: str
     host: str
     cores: int
     resources: Collection[str]
     address: str = ""
+    is_home: bool = False
 
     def __str__(self) -> str:
-        return f"{self.host} ({self.cores} cores)"
+        return f"{self.host} ({self.cores} cores{', home' if self.is_home else ''})"
 
 
-def resources_wanted(config: Config) -> list[Resources]:
-    """The resources that each node of a run must have. Nodes with a learner come last."""
-    of_learner = (GPU,) if config.device.startswith("cuda") else ()
-    named = _named(config.learner_nodes, config.num_learner_nodes)
-    return [*_named(config.nodes, config.num_nodes), *(tuple(dict.fromkeys((*names, *of_learner))) for names in named)]
+@dataclass(frozen=True)
+class Wanted:
+    """What the machine of a node must have.
 
-
-def cores_wanted(config: Config, num_workers: int) -> list[int]:
-    """The cores that each node of a run must have, for so many rollout workers; on the first an evaluator may play.
-
-    One with a learner must have one. It takes all that its machine has.
+    Attributes
+    ----------
+    cores, resources
+        At least these.
+    learns
+        Whether the node has a learner. It takes all cores, or the first GPU, and home's learner has those of home.
     """
-    more = config.evaluator == "node"
-    of_lanes = [num_workers + (more and not number) for number in range(config.num_nodes)]
-    return of_lanes + [1] * config.num_learner_nodes
+
+    cores: int
+    resources: Resources = ()
+    learns: bool = False
+
+    def fits(self, machine: Machine) -> bool:
+        """Whether a machine may stand for the node."""
+        has_all = machine.cores >= self.cores and set(self.resources) <= set(machine.resources)
+        return has_all and not (self.learns and machine.is_home)
 
 
-def choose(
-    machines: Sequence[Machine], wanted: Sequence[Resources], cores: Sequence[int], taken: Collection[str] = ()
-) -> dict[int, Machine]:
-    """Find a machine for each that is wanted, each for one of them.
+def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
+    """What each node of a run must have, for so many rollout workers. Nodes with a learner come last.
+
+    On the first an evaluator may play, with a core of its own. One with a learner must have one core, and takes all
+    that its machine has.
+    """
+    lanes = _named(config.nodes, config.num_nodes)
+    learners = _named(config.learner_nodes, config.num_learner_nodes)
+    of_learner = (GPU,) if config.device.startswith("cuda") else ()
+    plays = config.evaluator == "node"
+    return [
+        *(Wanted(num_workers + (plays and number == 0), names) for number, names in enumerate(lanes)),
+        *(Wanted(1, tuple(dict.fromkeys((*names, *of_learner))), learns=True) for names in learners),
+    ]
+
+
+def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collection[str] = ()) -> dict[int, Machine]:
+    """Find a machine for as many nodes as can have one, each for one of them; home's only where no others will do.
 
     Parameters
     ----------
     machines
         Those there are.
     wanted
-        The resources that each must have.
-    cores
-        The cores that each must have, by its place in `wanted`.
+        What each node must have.
     taken
         Ids of those that are not to be chosen.
 
@@ -66,14 +97,39 @@ def choose(
     """
     left = [machine for machine in machines if machine.id not in taken]
     chosen: dict[int, Machine] = {}
-    # Who asks for a resource, or for more cores, chooses first.
-    for place in sorted(range(len(wanted)), key=lambda place: (-len(wanted[place]), -cores[place])):
-        fit = (each for each in left if each.cores >= cores[place] and set(wanted[place]) <= set(each.resources))
-        machine = next(fit, None)
-        if machine is not None:
-            left.remove(machine)
-            chosen[place] = machine
+    # Where there are too few, who asks for a resource, or for more cores, comes first.
+    places = sorted(range(len(wanted)), key=lambda place: (-len(wanted[place].resources), -wanted[place].cores))
+    for offered in ([machine for machine in left if not machine.is_home], left):
+        for place in places:
+            if place not in chosen:
+                _seat(place, offered, wanted, chosen)
     return chosen
+
+
+def _seat(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chosen: dict[int, Machine]) -> None:
+    """Give a place a machine, if need be one whose holder can have another: an augmenting path, breadth first."""
+    holders = {machine.id: holder for holder, machine in chosen.items()}
+    asked_by: dict[str, int] = {}
+    asking, has_asked = deque([place]), set()
+    while asking:
+        asks = asking.popleft()
+        if wanted[asks] in has_asked:  # another who wants the same has come no further
+            continue
+        has_asked.add(wanted[asks])
+        for machine in offered:
+            if machine.id in asked_by or not wanted[asks].fits(machine):
+                continue
+            asked_by[machine.id] = asks
+            if machine.id in holders:
+                asking.append(holders[machine.id])
+                continue
+            while True:
+                holder = asked_by[machine.id]
+                before = chosen.get(holder)
+                chosen[holder] = machine
+                if before is None:
+                    return
+                machine = before
 
 
 def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:

@@ -22,7 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import GPU, Machine, Resources, cores_wanted
+from penstock.engine.nodes.choosing import GPU, Machine, Resources, nodes_wanted
 from penstock.engine.nodes.growing import SHARE, Bundle
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
@@ -105,14 +105,16 @@ class Cluster:
         self.name = f"at {config.address}" if config.address is not None else "of this machine"
         if self._is_ours:
             self._connect(config)
-        self._head: str = ray.get_runtime_context().gcs_address
+        context = ray.get_runtime_context()
+        self._head: str = context.gcs_address
+        self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
 
     def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         try:
             if config.address is None:
-                cores = max(whole_cores(), *cores_wanted(config, config.num_workers or 1))
+                cores = max(whole_cores(), *(each.cores for each in nodes_wanted(config, config.num_workers or 1)))
                 ray.init(
                     address="local", num_cpus=cores, num_gpus=0, object_store_memory=STORE_NBYTES,
                     include_dashboard=False, **quiet,
@@ -133,7 +135,7 @@ class Cluster:
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
                 frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
-                f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}",
+                f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}", node["NodeID"] == self._home,
             )
             for node in ray.nodes()
             if node["Alive"]

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.engine.nodes.choosing import GPU, Machine, Resources
+from penstock.engine.nodes.choosing import GPU, Machine, Wanted
 
 Bundle = dict[str, float]
 """Resources that one machine must have, by Ray's names."""
 SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
 
 
-def bundles_of(wanted: Sequence[Resources], cores: Sequence[int], there: Mapping[int, Machine]) -> list[Bundle]:
+def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[Bundle]:
     """What a cluster must have room for, one bundle for each node of a run.
 
     A machine that stands for a node is asked for as a whole. So nothing that is missing is thought to have room there.
 
     Parameters
     ----------
-    wanted, cores
-        The resources and the cores that each node must have.
+    wanted
+        What each node must have.
     there
         Machines that stand for nodes, by the place in `wanted`.
     """
     bundles = []
-    for place, (names, count) in enumerate(zip(wanted, cores, strict=True)):
+    for place, each in enumerate(wanted):
         machine = there.get(place)
-        bundle: Bundle = {"CPU": count if machine is None else machine.cores}
+        bundle: Bundle = {"CPU": each.cores if machine is None else machine.cores}
         if machine is None:
-            bundle |= {name: 1 if name == GPU else SHARE for name in names}
+            bundle |= {name: 1 if name == GPU else SHARE for name in each.resources}
         bundles.append(bundle)
     return bundles
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, cores_wanted, resources_wanted
+from penstock.engine.nodes.choosing import Machine, choose, nodes_wanted
 from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.paths import data_path
 
@@ -74,10 +74,9 @@ def settle(config: Config, cluster: Cluster) -> Config:
     """
     machines = cluster.machines()
     if config.nodes == "all":
-        enough = [machine for machine in machines if machine.cores >= (config.num_workers or 1)]
-        config = replace(config, nodes=max(1, len(enough) - config.num_learner_nodes))
-    wanted = resources_wanted(config)
-    chosen = choose(machines, wanted, cores_wanted(config, config.num_workers or 1))
+        config = replace(config, nodes=_all_nodes(config, machines))
+    wanted = nodes_wanted(config, config.num_workers or 1)
+    chosen = choose(machines, wanted)
     if len(chosen) < len(wanted) and cluster.grows:
         chosen = _wait_for_one(config, cluster)
     elif len(chosen) < len(wanted):
@@ -85,26 +84,34 @@ def settle(config: Config, cluster: Cluster) -> Config:
         if config.evaluator == "node":
             cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
+        there += "; home has the first learner, and no other node's" if config.num_learner_nodes else ""
         raise ConfigError(
             f"{_asking(config)} {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
         )
     if config.num_workers is None:
-        of_evaluator = cores_wanted(config, 0)
-        free = [machine.cores - of_evaluator[n] for n, machine in chosen.items() if n < config.num_nodes]
+        of_evaluator = nodes_wanted(config, 0)
+        free = [machine.cores - of_evaluator[n].cores for n, machine in chosen.items() if n < config.num_nodes]
         config = replace(config, num_workers=min(MOST_WORKERS, *free))
     return config
 
 
+def _all_nodes(config: Config, machines: Sequence[Machine]) -> int:
+    """How many machines can step lanes, while each learner's node has one."""
+    most = replace(config, nodes=max(1, len(machines) - config.num_learner_nodes))
+    found = choose(machines, nodes_wanted(most, config.num_workers or 1))
+    return max(1, len(found) - config.num_learner_nodes)
+
+
 def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
     """Ask for the nodes of a run, and wait until one is there that steps lanes; return the machines that there are."""
-    wanted, cores = resources_wanted(config), cores_wanted(config, config.num_workers or 1)
+    wanted = nodes_wanted(config, config.num_workers or 1)
     has_said = False
     while True:
-        chosen = choose(cluster.machines(), wanted, cores)
+        chosen = choose(cluster.machines(), wanted)
         if any(place < config.num_nodes for place in chosen):
             return chosen
-        bundles = bundles_of(wanted, cores, chosen)
+        bundles = bundles_of(wanted, chosen)
         cluster.want(bundles)
         if not has_said:
             asked = in_words(missing(bundles, chosen))

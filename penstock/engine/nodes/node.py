@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.nodes.choosing import Resources
+    from penstock.engine.nodes.choosing import Wanted
     from penstock.engine.nodes.cluster import Hosted
 
 RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
@@ -24,8 +24,8 @@ class Node:
 
     Attributes
     ----------
-    number, resources
-        Its number, and the resources of Ray's that its machine must have.
+    number, wanted
+        Its number, and what its machine must have.
     rank
         The learner that it has; 0: it steps lanes.
     host
@@ -45,7 +45,7 @@ class Node:
     """
 
     number: int
-    resources: Resources
+    wanted: Wanted
     rank: int = 0
     host: Hosted | None = None
     has_begun: bool = False

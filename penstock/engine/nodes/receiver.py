@@ -164,5 +164,3 @@ def _together(seats: Sequence[Seat]) -> NodeStatus:
             policy_lag=max(first.policy_lag, other.policy_lag),
         )
     return first
-
-

@@ -90,9 +90,7 @@ class StepSeat(Seat):
                 self._taken = frame.count
             self.bell.ring()
             return
-        calls: Rows = {
-            name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()
-        }
+        calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
         views = array_views(*calls.values())
         if nbytes_of(views) != frame.nbytes:
             raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {nbytes_of(views)} are right")

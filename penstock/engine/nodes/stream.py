@@ -156,5 +156,3 @@ def _after(views: Sequence[memoryview], count: int) -> Views:
             return [view[count:], *views[place + 1 :]]
         count -= view.nbytes
     return []
-
-
