@@ -51,7 +51,11 @@ class Learnt(Protocol):
 
 
 def role_specs(
-    policies: Sequence[Learnt], env: EnvSpec, shape: RunShape, group: GroupSpec | None = None
+    policies: Sequence[Learnt],
+    env: EnvSpec,
+    shape: RunShape,
+    group: GroupSpec | None = None,
+    cores_of_nodes: int = 0,
 ) -> list[RoleSpec]:
     """Decide which roles a run has, in the order in which the serial backend polls them.
 
@@ -65,6 +69,8 @@ def role_specs(
         The run's numbers.
     group
         The learners of a run whose one policy has several.
+    cores_of_nodes
+        Cores of this machine that nodes of the run have.
     """
     algorithms = tuple(policy.algorithm for policy in policies)
     config = algorithms[0].config
@@ -72,7 +78,7 @@ def role_specs(
     is_shared = learners_share_a_process(policies, shape.num_workers)
     num_learners = 1 if is_shared else len(policies) * config.learners_at_home
     policy_threads, learner_threads = share_threads(
-        config, shape.num_workers, is_central, num_learners, len(policies) * shape.num_policy_workers
+        config, shape.num_workers, is_central, num_learners, len(policies) * shape.num_policy_workers, cores_of_nodes
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
@@ -148,15 +154,19 @@ def shares_device(config: Config) -> bool:
 
 
 def share_threads(
-    config: Config, num_workers: int, is_central: bool, num_learners: int = 1, num_policy_workers: int = 1
+    config: Config,
+    num_workers: int,
+    is_central: bool,
+    num_learners: int = 1,
+    num_policy_workers: int = 1,
+    cores_of_nodes: int = 0,
 ) -> tuple[int, int]:
     """Threads of each policy worker and learner; on a machine with fewer cores than roles every role has one."""
     if config.backend == "serial":
         return 1, 1
-    if config.backend == "ray":  # of rollout workers there are some at home where the cluster is of this machine alone
-        here = config.workers_per_node if config.address is None else 0
+    if config.backend == "ray":  # rollout workers are those of nodes
         evaluator = 1 if config.evaluator == "home" else 0
-        return 1, max(1, (whole_cores() - here - evaluator) // num_learners)
+        return 1, max(1, (whole_cores() - cores_of_nodes - evaluator) // num_learners)
     left = whole_cores() - num_workers - 1  # rollout workers and evaluator have one each
     if not is_central:
         policy = 0

@@ -24,7 +24,7 @@ from penstock.engine.exploits import Exploits
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.backend import NodesBackend
-from penstock.engine.nodes.joining import address_of_home
+from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
 from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.reports import Reports
@@ -92,7 +92,8 @@ class Supervisor:
         self._arena = arena = policies[0].arena
         self._run_directory = run_directory
         self._board = board_for(config.num_learners, address_of_home(config))
-        specs = role_specs(policies, env, arena.shape, self._board.spec if self._board is not None else None)
+        group = self._board.spec if self._board is not None else None
+        specs = role_specs(policies, env, arena.shape, group, cores_of_nodes_here(config))
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         self.backend: Backend = BACKENDS[config.backend](arena, specs, self._take, restarts)
         self._turns = Turns(self.backend)

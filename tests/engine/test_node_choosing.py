@@ -8,7 +8,8 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes import joining
-from penstock.engine.nodes.choosing import Machine, Wanted, choose, nodes_wanted
+from penstock.engine.nodes.choosing import Machine, Wanted, choose, cores_at_home, nodes_wanted
+from penstock.engine.roster import share_threads
 
 SETTINGS = {"env": "CartPole-v1", "backend": "ray", "address": "auto"}
 
@@ -131,3 +132,20 @@ def test_a_cluster_with_no_place_for_a_learner_but_home_is_refused_with_the_reas
     with pytest.raises(ConfigError, match=said):
         settled(machines, **settings)
     assert settled(machines, **{**settings, "device": "cpu"}).num_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("machines", "settings", "cores"),
+    [
+        ([machine("a", 16), machine("b", 16, is_home=True)], {"nodes": 1}, 0),
+        ([machine("a", 16), machine("b", 16, is_home=True)], {"nodes": 2}, 4),
+        ([machine("a", 16), machine("b", 16, is_home=True)], {"nodes": 1, "num_learners": 2, "learner_nodes": 1}, 4),
+        ([machine("a", 16, is_home=True)], {"nodes": 1, "address": None, "evaluator": "node"}, 5),
+    ],
+)
+def test_what_a_node_has_of_homes_cores_the_learners_at_home_have_not(machines, settings, cores, monkeypatch):
+    config = APPO.Config(**{**SETTINGS, "num_workers": 4, **settings})
+    assert cores_at_home(config, machines) == cores
+    monkeypatch.setattr("penstock.engine.roster.whole_cores", lambda: 16)
+    evaluator = 1 if config.evaluator == "home" else 0
+    assert share_threads(config, 8, False, cores_of_nodes=cores) == (1, 16 - cores - evaluator)

@@ -106,6 +106,12 @@ def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collect
     return chosen
 
 
+def cores_at_home(config: Config, machines: Sequence[Machine]) -> int:
+    """Cores of home that a run's nodes have, for lanes and an evaluator: home may stand for one of them."""
+    wanted = nodes_wanted(config, config.workers_per_node)
+    return sum(wanted[place].cores for place, machine in choose(machines, wanted).items() if machine.is_home)
+
+
 def _seat(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chosen: dict[int, Machine]) -> None:
     """Give a place a machine, if need be one whose holder can have another: an augmenting path, breadth first."""
     holders = {machine.id: holder for holder, machine in chosen.items()}

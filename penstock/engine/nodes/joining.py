@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, nodes_wanted
+from penstock.engine.nodes.choosing import Machine, choose, cores_at_home, nodes_wanted
 from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.paths import data_path
 
@@ -60,6 +60,15 @@ def address_of_home(config: Config) -> str | None:
     from penstock.engine.nodes import cluster
 
     return cluster.open_cluster(config).home
+
+
+def cores_of_nodes_here(config: Config) -> int:
+    """Cores of this machine that the run's nodes have."""
+    if config.backend != "ray":
+        return 0
+    from penstock.engine.nodes import cluster
+
+    return cores_at_home(config, cluster.open_cluster(config).machines())
 
 
 def settle(config: Config, cluster: Cluster) -> Config:
