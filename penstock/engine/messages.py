@@ -342,6 +342,13 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class GoOnWithout:
+    """Wait for a node no more: it is lost, and may never have been there."""
+
+    node: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """End by yourself."""
 
@@ -362,7 +369,7 @@ class To:
     command: Command
 
 
-Command = Save | SetWeights | Copy | Inherit | Evaluate | Stop | To
+Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Stop | To
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

@@ -2,16 +2,20 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from penstock.engine.backends.restarts import successor
-from penstock.engine.messages import NodeSeen
+from penstock.engine.messages import GoOnWithout, NodeSeen
 from penstock.engine.nodes import link
+from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.blocks import Frame, Kind
+from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.link import Seat
-from penstock.engine.nodes.receiver import Receiver, ReceiverRole
+from penstock.engine.nodes.node import Node
+from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.steps import StepSeat, StepSender
 from penstock.engine.nodes.stream import free_address
@@ -176,6 +180,22 @@ def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do
         receiver.poll()
         receiver.close()
         assert sorted(home.full.pop_many(home.full.capacity).tolist()) == filled
+
+
+def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longer(ends):
+    e = ends(takes_turns=True)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert not e.arrived()  # the lanes of node 0, 0 and 1, may be stepped yet
+    backend = NodesBackend.__new__(NodesBackend)
+    backend._local = SimpleNamespace(send=lambda role, command: told.append((role, command)))
+    backend._handle, backend._evaluations, told = lambda role, report: None, None, []
+    for node in (Node(0, Wanted(1)), Node(2, Wanted(1, learns=True), rank=1)):
+        node.host = SimpleNamespace(machine=SimpleNamespace(host="amber"), kill=lambda: None)
+        backend._lose(node, "its actor is dead")
+    assert told == [(RECEIVER, GoOnWithout(0))]
+    e.receiver.handle(told[0][1])
+    e.until(lambda: len(e.home.full) == 4)
+    assert e.arrived() == [0, 1, 4, 5]
 
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
-from penstock.engine.messages import Command, Died, Evaluate, Evaluated, Handler, NodeSeen, Note, Report
+from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.growing import bundles_of, in_words, missing
@@ -292,6 +292,8 @@ class NodesBackend:
         node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
         node.status = replace(node.status, is_there=False, faults=node.faults)
         self._show(node)
+        if not node.rank:
+            self._local.send(RECEIVER, GoOnWithout(node.number))
         meanwhile = f"rank-{node.rank} is missing" if node.rank else "its lanes stand still"
         self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\n{meanwhile} until it is back"))
         if self._evaluations is not None and node.number == 0:

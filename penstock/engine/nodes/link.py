@@ -41,8 +41,8 @@ class Seat:
 
     Attributes
     ----------
-    has_been_there
-        Whether the node is missed while it is not there. At the beginning it is waited for.
+    is_waited_for
+        Whether the node has yet to come for the first time, and the run waits for it.
     """
 
     def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, path: DataPath, takes_turns: bool) -> None:
@@ -61,7 +61,7 @@ class Seat:
         self._took = 0  # nanoseconds from the grant of a slot until it came full, of a lane that waited for it
         self._lock = threading.Lock()
         self._link: Link | None = None
-        self.has_been_there = self._is_closed = False
+        self.is_waited_for, self._is_closed = True, False
         self._steps = self._nbytes = self._weights_nbytes = self._stale = self._doubled = 0
         self._lag = 0.0
         self.failure: Exception | None = None
@@ -79,7 +79,7 @@ class Seat:
                 before.end()
                 self._count(before)
             self._let_go()
-            self._link, self.has_been_there = link, True
+            self._link, self.is_waited_for = link, False
             link.begin()
             return True
 
@@ -92,8 +92,8 @@ class Seat:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the node was there, and is not."""
-        return self.has_been_there and not (self._link is not None and self._link.is_there)
+        """Whether the node is not there, and the run goes on without it."""
+        return not self.is_waited_for and not (self._link is not None and self._link.is_there)
 
     def fill_in(self) -> bool:
         """See to a node that is gone: its open slots are given back, or filled with nothing where a batch needs them.

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.engine.messages import Command, NodeSeen, Note, Tell, unknown
+from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
 from penstock.engine.nodes.link import Link, Seat
 from penstock.engine.nodes.steps import StepSeat
 from penstock.engine.nodes.stream import welcome
@@ -90,9 +90,8 @@ class Receiver:
             [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
             for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
         ]
-        for seats in self._seats:
-            for node in spec.missing:
-                seats[node].has_been_there = True  # the run does not wait for it
+        for node in spec.missing:
+            self._go_on_without(node)
         self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone
         self._next_report = 0.0
         self._is_over = False
@@ -115,8 +114,10 @@ class Receiver:
         return has_filled
 
     def handle(self, command: Command) -> None:
-        """Take a command of the supervisor; a receiver knows none."""
-        raise unknown(RECEIVER, command)
+        """Take a command of the backend."""
+        if not isinstance(command, GoOnWithout):
+            raise unknown(RECEIVER, command, GoOnWithout)
+        self._go_on_without(command.node)
 
     def close(self) -> None:
         """End all connections."""
@@ -127,6 +128,10 @@ class Receiver:
         for seats in self._seats:
             for seat in seats:
                 seat.close()
+
+    def _go_on_without(self, node: int) -> None:
+        for seats in self._seats:
+            seats[node].is_waited_for = False
 
     def _accept(self) -> None:
         while not self._is_over:
