@@ -286,7 +286,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
         table.add_column(title, justify="left" if title in ("node", "machine") else "right")
     for node in nodes:
-        faults = node.faults + node.stale + node.doubled
+        faults = node.faults + node.stale + node.doubled + node.missing
         rates = (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
         rates = rates if node.is_there and not node.learner else ("-", "-", "-")
         lanes = f"rank-{node.learner}" if node.learner else f"{node.lanes:,}"

@@ -67,6 +67,8 @@ class NodeStatus:
     """Blocks of an earlier run epoch, or of a host that has been replaced: not learned from."""
     doubled: int = 0
     """Blocks that came a second time: not learned from."""
+    missing: int = 0
+    """Blocks that never came, though later ones did."""
     faults: int = 0
     """How often the node was lost."""
 

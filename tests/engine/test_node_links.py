@@ -252,6 +252,21 @@ def test_a_block_that_comes_twice_and_one_for_slots_that_were_not_granted_are_re
     assert e.arrived() == [2] and (e.home.columns["obs"] == kept).all()
     e.fill([1])  # the stream is still in step
     e.until(lambda: len(e.home.full) == 1)
+    assert e.status().missing == 6  # numbers 2 to 7: the sender went on from 7
+
+
+def test_what_was_counted_of_a_host_that_is_replaced_is_kept(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.sender._number = 2
+    e.fill([0])
+    e.until(lambda: e.status().missing == 2)
+    before = e.status()
+    e.sender.close()
+    e.connect(2)
+    e.until(lambda: e.status().weights_nbytes == 2 * before.weights_nbytes)
+    after = e.status()
+    assert (after.missing, after.stale, after.doubled) == (2, 0, 0) and after.nbytes > before.nbytes
 
 
 @pytest.mark.parametrize("takes_turns", [False, True])

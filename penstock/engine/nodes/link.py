@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,8 @@ class Seat:
         self._lock = threading.Lock()
         self._link: Link | None = None
         self.is_waited_for, self._is_closed = True, False
-        self._steps = self._nbytes = self._weights_nbytes = self._stale = self._doubled = 0
+        self._steps = 0
+        self._counts: Counter[str] = Counter()  # of earlier connections
         self._lag = 0.0
         self.failure: Exception | None = None
         arena.reclaim(node)  # of a receiver that has died
@@ -77,7 +79,7 @@ class Seat:
                 return False
             if before is not None:
                 before.end()
-                self._count(before)
+                self._counts += before.counts()
             self._let_go()
             self._link, self.is_waited_for = link, False
             link.begin()
@@ -122,26 +124,18 @@ class Seat:
     def status(self) -> NodeStatus:
         """What came of the node so far."""
         link = self._link
-        of_link = link.counts() if link is not None else (0, 0, 0, 0)
-        before = (self._nbytes, self._weights_nbytes, self._stale, self._doubled)
-        nbytes, weights_nbytes, stale, doubled = (a + b for a, b in zip(of_link, before, strict=True))
+        counts = self._counts + (link.counts() if link is not None else Counter())
         return NodeStatus(
             lanes=self.num_lanes,
             is_there=link is not None and link.is_there,
             steps=self._steps,
             policy_lag=self._lag,
-            nbytes=nbytes,
-            weights_nbytes=weights_nbytes,
-            stale=stale,
-            doubled=doubled,
+            nbytes=counts["nbytes"],
+            weights_nbytes=counts["weights_nbytes"],
+            stale=counts["stale"],
+            doubled=counts["doubled"],
+            missing=counts["missing"],
         )
-
-    def _count(self, link: Link) -> None:
-        nbytes, weights_nbytes, stale, doubled = link.counts()
-        self._nbytes += nbytes
-        self._weights_nbytes += weights_nbytes
-        self._stale += stale
-        self._doubled += doubled
 
     # -- slots -----------------------------------------------------------------------------------------------------
 
@@ -287,9 +281,13 @@ class Link:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join()
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """Bytes received, bytes of weights sent, stale and doubled blocks."""
-        return self._stream.received, self._weights_nbytes, self._sequence.stale, self._sequence.doubled
+    def counts(self) -> Counter[str]:
+        """What came and went, by the names of `NodeStatus`."""
+        sequence = self._sequence
+        return Counter(
+            nbytes=self._stream.received, weights_nbytes=self._weights_nbytes,
+            stale=sequence.stale, doubled=sequence.doubled, missing=sequence.missing,
+        )  # fmt: skip
 
     def _until_over(self, work: object) -> None:
         try:

@@ -166,6 +166,7 @@ def _together(seats: Sequence[Seat]) -> NodeStatus:
             weights_nbytes=first.weights_nbytes + other.weights_nbytes,
             stale=first.stale + other.stale,
             doubled=first.doubled + other.doubled,
+            missing=first.missing + other.missing,
             policy_lag=max(first.policy_lag, other.policy_lag),
         )
     return first

@@ -29,7 +29,7 @@ HARDWARE_INTERVAL = 2.0  # seconds between two lines of hardware.jsonl
 
 OF_A_NODE = (
     "is_there", "steps", "steps_per_second", "policy_lag", "bytes_per_second", "weights_nbytes", "stale", "doubled",
-    "faults",
+    "missing", "faults",
 )  # fmt: skip
 """What is logged of each node, by the names of `NodeStatus`."""
 
