@@ -17,21 +17,14 @@ from penstock.engine.nodes.link import Seat
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.steps import StepSeat, StepSender
 from penstock.engine.nodes.stream import free_address
-from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
-from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.segments import HEADROOM
 from penstock.ipc import SlotState
-from penstock.replay import RateLimiter, ReplayBuffer
-from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import LOGITS, run_shape
 
-OBSERVATION, ACTION = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
 TOKEN, RUN = b"t" * 32, 11
 
 
@@ -314,51 +307,3 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
     e.until(lambda: not e.status().is_there)
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-
-
-def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once():
-    limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
-    buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
-    path, numbers = ReplayPath(Replay(buffer, limiter, 1, 1.0)), {"segment_length": 1, "weights_nbytes": 16}
-    home = ExperienceArena.create(run_shape(num_workers=2, **numbers))
-    home.control[Control.GOAL] = 1_000
-    seat = StepSeat(1, 2, home, path, False)
-    assert len(seat.grant()) == 4 == limiter.inserts  # two of each lane: more the node may not have open
-    assert len(seat.grant()) == 0
-    seat.take(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
-    assert len(seat.grant()) == 2 and limiter.inserts == 6
-    seat._let_go()  # lost, with three steps that it had not taken
-    assert len(seat.grant()) == 3 and limiter.inserts == 6  # they are counted already
-
-
-def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted():
-    address = free_address("127.0.0.1")
-    limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
-    buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
-    path, numbers = ReplayPath(Replay(buffer, limiter, 1, 1.0)), {"segment_length": 1, "weights_nbytes": 16}
-    home = ExperienceArena.create(run_shape(num_workers=2, **numbers))
-    home.control[Control.GOAL] = 1_000
-    home.weights.publish(np.zeros(16, np.uint8), 0)
-    receiver = Receiver(ReceiverRole(address, TOKEN, RUN, 2, (path,), (False,)), home, lambda report: None)
-    node = ExperienceArena.create(run_shape(first_worker=1, **numbers))
-    keep_all_slots(node)
-    there = path.away().there(node)
-    sender = StepSender(node, Home(address, TOKEN, RUN, 1, 1), there)
-    lanes = counting_lanes("single", [[(3, "terminated")], [(4, "terminated")]])
-    writer = there.writer(node, 0, lanes, 0, None, None)
-    lanes.reset()
-    end, steps = time.monotonic() + 2.0, 0
-    while time.monotonic() < end:
-        sender.poll()
-        if not writer.open():
-            time.sleep(0.01)
-            if steps >= 8 and len(buffer) == steps:
-                break
-            continue
-        lanes.step(np.zeros(2, np.int64))
-        writer.record()
-        steps += 2
-    # Four fill the buffer, four more are the tolerance of the limiter: then everything waits for the learner.
-    assert steps == len(buffer) == limiter.inserts == 8
-    sender.close()
-    receiver.close()

@@ -1,0 +1,129 @@
+"""Steps that go from a node into the replay buffer at home: how many a node may take, and what home makes of them."""
+
+import time
+
+import numpy as np
+import pytest
+
+from penstock.engine.nodes.blocks import Frame, Kind, Sequence, array_views, nbytes_of
+from penstock.engine.nodes.receiver import Receiver, ReceiverRole
+from penstock.engine.nodes.sender import Home
+from penstock.engine.nodes.steps import StepSeat, StepSender
+from penstock.engine.nodes.stream import free_address
+from penstock.engine.paths.replay import ReplayPath
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.outbox import OutboxReader
+from penstock.experience.run_replay import Replay, transition_fields
+from penstock.replay import RateLimiter, ReplayBuffer
+from tests.envs.arrangements import counting_lanes
+from tests.experience.writing import run_shape
+
+OBSERVATION, ACTION = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
+TOKEN, RUN = b"t" * 32, 11
+NUMBERS = {"segment_length": 1, "weights_nbytes": 16}
+
+
+class Ends:
+    """Home of two nodes with a replay buffer, and the lanes of node 1, which has nothing but an outbox."""
+
+    def __init__(self) -> None:
+        self.limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
+        self.buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
+        self.path = ReplayPath(Replay(self.buffer, self.limiter, 1, 1.0))
+        self.home = ExperienceArena.create(run_shape(num_workers=2, **NUMBERS))
+        self.home.control[Control.GOAL] = 1_000
+        self.home.weights.publish(np.zeros(16, np.uint8), 0)
+        self.node = ExperienceArena.create(run_shape(first_worker=1, **NUMBERS))
+        self.there = self.path.away().there(self.node)
+        self.lanes = counting_lanes("single", [[(3, "terminated")], [(4, "terminated")]])
+        self.writer = self.there.writer(self.node, 0, self.lanes, 0, None, None)
+        self.lanes.reset()
+
+    def step(self) -> None:
+        """Take a step with both lanes."""
+        self.lanes.step(np.zeros(2, np.int64))
+        self.writer.record()
+
+
+@pytest.fixture
+def ends():
+    return Ends()
+
+
+@pytest.fixture
+def seat(ends):
+    return StepSeat(1, 2, ends.home, ends.path, False)
+
+
+class Came:
+    """A stream by which calls have come."""
+
+    def __init__(self, calls):
+        self.views = array_views(*calls.values())
+
+    def receive_into(self, views):
+        for view, came in zip(views, self.views, strict=True):
+            view[:] = came
+
+
+def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(ends, seat):
+    limiter = ends.limiter
+    assert len(seat.grant()) == 4 == limiter.inserts  # two of each lane: more the node may not have open
+    assert len(seat.grant()) == 0
+    seat.take(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
+    assert len(seat.grant()) == 2 and limiter.inserts == 6
+    seat._let_go()  # lost, with three steps that it had not taken
+    assert len(seat.grant()) == 3 and limiter.inserts == 6  # they are counted already
+
+
+def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):
+    address = free_address("127.0.0.1")
+    receiver = Receiver(ReceiverRole(address, TOKEN, RUN, 2, (ends.path,), (False,)), ends.home, lambda report: None)
+    sender = StepSender(ends.node, Home(address, TOKEN, RUN, 1, 1), ends.there)
+    end, steps = time.monotonic() + 2.0, 0
+    while time.monotonic() < end:
+        sender.poll()
+        if not ends.writer.open():
+            time.sleep(0.01)
+            if steps >= 8 and len(ends.buffer) == steps:
+                break
+            continue
+        ends.step()
+        steps += 2
+    # Four fill the buffer, four more are the tolerance of the limiter: then everything waits for the learner.
+    assert steps == len(ends.buffer) == ends.limiter.inserts == 8
+    sender.close()
+    receiver.close()
+
+
+def test_policy_lag_of_steps_is_that_of_the_weights_that_the_node_had_when_it_sent_them(ends, seat):
+    arrive = arriving(ends, seat)
+    for home, node, lag in ((4, 4, 0.0), (9, 6, 3.0), (9, 9, 0.0)):
+        ends.home.weights.publish(np.zeros(16, np.uint8), home)
+        arrive(version=node)
+        assert seat.status().policy_lag == lag
+    assert seat.status().steps == len(ends.buffer) == 6
+
+
+def test_steps_of_an_earlier_epoch_go_into_the_buffer_as_at_home(ends, seat):
+    arrive = arriving(ends, seat)
+    ends.home.control[Control.RUN_EPOCH] = 1
+    arrive(epoch=0)
+    assert len(ends.buffer) == 2 and seat.status().stale == 0
+
+
+def arriving(ends, seat):
+    """What takes a step of the node's lanes, and has it arrive at home."""
+    outbox, sequence = OutboxReader(ends.there.replay.buffer), Sequence(RUN, 1)
+
+    def arrive(**facts):
+        ends.node.full.push_many(np.zeros(2, np.int64))  # of each lane a step is granted
+        assert ends.writer.open()
+        ends.step()
+        calls = outbox.take()
+        came = Came(calls)
+        frame = Frame(Kind.BLOCK, RUN, 1, number=sequence.last + 1, count=1, nbytes=nbytes_of(came.views), **facts)
+        seat.take(came, frame, sequence)
+
+    return arrive
