@@ -19,5 +19,6 @@ def machine(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
     monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: None)
     monkeypatch.setattr("penstock.bench.engine_run.run_engine", modelled.run_engine)
-    monkeypatch.setattr("penstock.bench.search.time", SimpleNamespace(monotonic=lambda: modelled.now))
+    for module in ("search", "autotune"):  # the command says when the search is to be done
+        monkeypatch.setattr(f"penstock.bench.{module}.time", SimpleNamespace(monotonic=lambda: modelled.now))
     return modelled
