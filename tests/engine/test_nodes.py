@@ -97,9 +97,11 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
 
 
 def together(trainer, meetings):
-    """Wait until all learners have come together so often; then updates are made by all of them."""
+    """Wait until all learners have come together so often; then updates are made by all of them, and all are shown."""
     backend, control = trainer._supervisor.backend, trainer._policies[0].arena.control
     wait_until(lambda: backend.pump(0.05) or control[Control.TOGETHER] == meetings, "the learners are together")
+    shown = lambda: all(node.status.is_there for node in backend._nodes)  # noqa: E731
+    wait_until(lambda: backend.pump(0.05) or shown(), "home has heard of all nodes")
 
 
 def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_would(on_nodes):
