@@ -164,8 +164,8 @@ class Rudder:
 
     @property
     def can_learn(self) -> bool:
-        """Whether there are enough lessons for a batch."""
-        return len(self.lessons) >= self._config.redistributor_batch_size
+        """Whether there are as many lessons as a batch has, or as memory holds: they are drawn with replacement."""
+        return len(self.lessons) >= self._config.redistributor_batch_size or self.lessons.is_full
 
     def update(self) -> None:
         """Make one update from lessons, drawn by what they cost."""

@@ -61,6 +61,12 @@ class Lessons:
     def __len__(self) -> int:
         return len(self.episodes)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether memory has no room for one more episode as large as the largest that is kept."""
+        sizes = [episode.nbytes for episode in self.episodes]
+        return bool(sizes) and sum(sizes) + max(sizes) > self._max_nbytes
+
     def add(self, episode: Episode) -> bool:
         """Keep an episode if there is room, or else in place of the one that costs least, if it costs more itself."""
         if len(self.episodes) == self._capacity:

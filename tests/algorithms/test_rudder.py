@@ -81,6 +81,17 @@ def test_it_finds_out_which_steps_decide(expert):
     assert found[1:].abs().sum(0).mean() < 2.0, "hardly anywhere else"
 
 
+def test_the_predictor_is_given_neither_the_return_nor_a_count_of_steps():
+    """Where nothing is shown and the same is done, every step looks alike, whatever the episode returns."""
+    rudder, given = rudder_of(redistributor_batch_size=2, redistributor_chunk=4), []
+    rudder.predictor.cell_input.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].flatten(0, 1)))
+    obs, action = np.zeros((9, 2), np.float32), np.ones(9, np.int64)
+    rudder.take([Episode(obs, action, return_) for return_ in (1.0, -70.0)])
+    rudder.update()
+    rows = torch.cat(given)
+    assert rows.shape == (len(rows), 2 + 2 + ACTIONS) and len(rows) > 2 * 2 * 9 and (rows == rows[0]).all()
+
+
 def test_what_was_done_where_is_credited_when_it_is_done():
     """Which of four doors it is, is shown once; the right action there brings 1, another one takes 1.
 
@@ -143,6 +154,20 @@ def test_good_predictions_are_trusted_after_some_episodes_and_in_spite_of_one_th
         rudder._judge(return_, 1_000.0 if number == 80 else 0.9 * return_, 1.0)
         qualities.append(rudder.quality)
     assert not any(qualities[:31]) and all(quality > 0.8 for quality in qualities[40:])
+
+
+def test_with_fewer_lessons_than_a_batch_has_it_learns_as_soon_as_memory_holds_no_more(monkeypatch):
+    random = np.random.default_rng(0)
+    episodes = [episode(random, 10) for _ in range(6)]
+    monkeypatch.setattr("penstock.algorithms.rudder.LESSONS_NBYTES", 4 * episodes[0].nbytes)
+    rudder, could = rudder_of(), []
+    for each in episodes:
+        rudder.take([each])
+        could.append(rudder.can_learn)
+    assert len(rudder.lessons) == 4 and could == [False] * 3 + [True] * 3
+    before = rudder.predictor.output.weight.clone()
+    rudder.update()
+    assert not torch.equal(rudder.predictor.output.weight, before)
 
 
 def test_equal_returns_are_never_redistributed():

@@ -277,6 +277,24 @@ def test_returns_that_are_all_equal_are_named_once(tmp_path):
     assert (tmp_path / "run" / "log.txt").read_text().count("have returned 0. Until one differs") == 1
 
 
+def test_where_memory_holds_few_episodes_it_learns_from_these_and_says_so_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.algorithms.rudder.LESSONS_NBYTES", 700)  # each has 10 steps of 12 + 8 bytes
+    with penstock.PPO(**{**SMALL, "run_dir": tmp_path / "run"}) as algo:
+        algo.train(1_000, quiet=True)
+        shown = algo.status.experience
+    assert shown["redistribution/lessons"] == 3 and shown["redistribution/updates"] > 100
+    assert (tmp_path / "run" / "log.txt").read_text().count("keeps only 3 of the redistributor_batch_size=8") == 1
+
+
+@pytest.mark.parametrize(("chunk", "count"), [(9, 1), (10, 0)])
+def test_episodes_that_are_learned_from_in_chunks_are_named_once(tmp_path, chunk, count):
+    with penstock.PPO(**{**SMALL, "redistributor_chunk": chunk, "run_dir": tmp_path / "run"}) as algo:
+        algo.train(500, quiet=True)
+    log = tmp_path / "run" / "log.txt"
+    said = f"an episode of 10 steps in chunks of redistributor_chunk={chunk} steps that overlap by half"
+    assert (log.read_text() if log.exists() else "").count(said) == count
+
+
 def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
     settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
     with Trainer(Remembering, **settings) as trainer:
@@ -306,7 +324,7 @@ def test_algorithms_that_cannot_take_redistributed_rewards_name_those_that_can(a
         ("LASER", {}, "this replays segments .uniform.: use rewards='environment', or ppo, appo"),
         ("CLEAR", {}, "this replays segments"),
         ("IMPALA", {"replay": ["queue:1/2", "uniform:1/2"]}, "this replays segments"),
-        ("PQN", {"redistribution_value": "original"}, "must be \"redistributed\": values are all that PQN learns"),
+        ("PQN", {"redistribution_value": "original"}, 'must be "redistributed": values are all that PQN learns'),
     ],
 )
 def test_combinations_that_make_no_sense_are_refused(algorithm, settings, message):

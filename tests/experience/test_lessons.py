@@ -119,6 +119,17 @@ def test_lessons_take_no_more_memory_than_they_may_and_those_that_cost_least_go(
     assert len(lessons) == 1, "the last one stays, however large"
 
 
+def test_memory_is_full_where_one_more_like_the_largest_does_not_fit():
+    lessons = Lessons(100, 30)
+    assert not lessons.is_full
+    for nbytes, is_full in ((8, False), (8, False), (8, True), (4, True)):
+        lessons.add(episode_of(1.0, nbytes))
+        assert lessons.is_full == is_full
+    alone = Lessons(100, 30)
+    alone.add(episode_of(1.0, nbytes=20))
+    assert alone.is_full
+
+
 def test_lessons_are_drawn_by_the_softmax_of_what_they_cost():
     lessons = Lessons(3, 1_000)
     for loss in (0.0, 1.0, 2.0):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.algorithms.rudder import Rudder, build_predictor
+from penstock.algorithms.rudder import LESSONS_NBYTES, Rudder, build_predictor
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
 from penstock.engine.watching.clock import Clock
@@ -69,7 +69,8 @@ class Redistributor:
         self._feed = feed.reader()
         self._assembly = Assembly(config.redistributor_max_steps)
         self._steps = self._owed = self._made = self._given_up = 0
-        self._has_told_of_long = self._has_told_of_equal = self._has_told_of_load = False
+        self._longest = 0  # steps of the longest episode
+        self._told_of = set[str]()
         self._publish()
 
     def poll(self) -> bool:
@@ -123,6 +124,7 @@ class Redistributor:
         self._owed = min(self._owed, most)
         if episodes:
             self._rudder.take(episodes)
+            self._longest = max(self._longest, *(episode.length for episode in episodes))
         self._tell_what_hinders()
         return has_read
 
@@ -137,36 +139,47 @@ class Redistributor:
         self._version += 1
 
     def _tell_what_hinders(self) -> None:
-        rudder, longest = self._rudder, self._config.redistributor_max_steps
-        interval = self._config.redistributor_interval
-        if self._assembly.too_long and not self._has_told_of_long:
-            self._has_told_of_long = True
-            self._report(
-                Note(
-                    "rewards='rudder' learns from whole episodes, and one has gone on for more than "
-                    f"redistributor_max_steps={longest:,} steps: such episodes are left out. If none ends sooner, "
-                    "rewards stay the environment's"
-                )
+        rudder, config = self._rudder, self._config
+        num_lessons, batch_size = len(rudder.lessons), config.redistributor_batch_size
+        if self._assembly.too_long:
+            self._tell_once(
+                "too long",
+                "rewards='rudder' learns from whole episodes, and one has gone on for more than "
+                f"redistributor_max_steps={config.redistributor_max_steps:,} steps: such episodes are left out. If "
+                "none ends sooner, rewards stay the environment's",
             )
-        if rudder.episodes >= EQUAL_EPISODES and rudder.has_equal_returns and not self._has_told_of_equal:
-            self._has_told_of_equal = True
-            self._report(
-                Note(
-                    f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
-                    f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the "
-                    "environment's"
-                )
+        if rudder.episodes >= EQUAL_EPISODES and rudder.has_equal_returns:
+            self._tell_once(
+                "equal",
+                f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
+                f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the environment's",
+            )
+        if num_lessons < batch_size and rudder.lessons.is_full:
+            self._tell_once(
+                "few lessons",
+                f"rewards='rudder' keeps only {num_lessons} of the redistributor_batch_size={batch_size} episodes that "
+                f"an update is made from: {LESSONS_NBYTES >> 20} MiB have no room for one more like the longest of "
+                "them. It draws some of them several times, and learns from fewer different ones",
+            )
+        if self._longest > config.redistributor_chunk:
+            self._tell_once(
+                "chunks",
+                f"rewards='rudder' learns from an episode of {self._longest:,} steps in chunks of "
+                f"redistributor_chunk={config.redistributor_chunk:,} steps that overlap by half: gradients go back "
+                "over a chunk at most. If rewards come later than that, raise redistributor_chunk, which takes memory",
+            )
+        if self._given_up > MOST_OWED + self._made:
+            self._tell_once(
+                "load",
+                "the redistributor falls behind: of an update for each redistributor_interval="
+                f"{config.redistributor_interval} steps it has made less than half. Nobody waits for it, and it learns "
+                "more slowly: raise the interval, or leave it a core by fewer num_workers",
             )
 
-        if self._given_up > MOST_OWED + self._made and not self._has_told_of_load:
-            self._has_told_of_load = True
-            self._report(
-                Note(
-                    f"the redistributor falls behind: of an update for each redistributor_interval={interval} steps it "
-                    "has made less than half. Nobody waits for it, and it learns more slowly: raise the interval, or "
-                    "leave it a core by fewer num_workers"
-                )
-            )
+    def _tell_once(self, about: str, text: str) -> None:
+        if about not in self._told_of:
+            self._told_of.add(about)
+            self._report(Note(text))
 
     def _load(self, saved_at: Path) -> None:
         """Go on from what was saved; what cannot be read is begun anew."""
