@@ -145,7 +145,7 @@ def test_no_helper_is_written_twice():
         ("penstock.experience", {"torch", "gymnasium"}),
         ("penstock.engine.roles.rollout_worker", {"torch"}),
         ("penstock.engine.backends.launcher", {"torch"}),
-        ("penstock.engine.trainer", {"ray"}),
+        ("penstock.engine.trainer", {"ray", "penstock.engine.nodes.backend", "penstock.engine.nodes.receiver"}),
     ],
 )
 def test_importing_it_leaves_out_what_it_does_not_need_at_once(module, stays_out):

@@ -24,6 +24,7 @@ from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
 from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import look_at, run_shape, settled_precision
+from penstock.engine.roles.specs import LeavesNothing
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE
 from penstock.envs.spec import EnvSpec
@@ -213,7 +214,7 @@ def _delayed() -> float:
 
 
 @dataclass(frozen=True)
-class _WorkRole:
+class _WorkRole(LeavesNothing):
     """A process that does one kind of work when it is told to, started as the engine starts its own."""
 
     name: str

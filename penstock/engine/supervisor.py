@@ -23,7 +23,6 @@ from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import Evaluate, Report, Save
-from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
 from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
@@ -47,7 +46,6 @@ from penstock.population.lineage import LINEAGE
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
-BACKENDS: dict[str, Callable[..., Backend]] = {"serial": SerialBackend, "local": LocalBackend, "ray": NodesBackend}
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
 
@@ -95,7 +93,7 @@ class Supervisor:
         group = self._board.spec if self._board is not None else None
         specs = role_specs(policies, env, arena.shape, group, cores_of_nodes_here(config))
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
-        self.backend: Backend = BACKENDS[config.backend](arena, specs, self._take, restarts)
+        self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
         self._turns = Turns(self.backend)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         names = [policy.name for policy in policies]
@@ -375,3 +373,12 @@ class Supervisor:
         self.close()
         # Of an exception that came from another process nothing more is known than the story tells.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
+
+
+def _backend(name: str) -> Callable[..., Backend]:
+    """What makes a backend."""
+    if name == "ray":
+        from penstock.engine.nodes.backend import NodesBackend  # a run without nodes needs nothing of it
+
+        return NodesBackend
+    return SerialBackend if name == "serial" else LocalBackend

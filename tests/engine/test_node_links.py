@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from penstock.engine.backends.restarts import successor
 from penstock.engine.messages import GoOnWithout, NodeSeen
 from penstock.engine.nodes import link
 from penstock.engine.nodes.backend import NodesBackend
@@ -168,7 +167,7 @@ def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
     home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, slots_per_lane=1))
     spec = ReceiverRole(free_address("127.0.0.1"), TOKEN, RUN, 2, (SegmentPath(),), (True,))
-    for each, filled in ((spec, []), (successor(spec, home), [0, 1, 2, 3])):
+    for each, filled in ((spec, []), (spec.successor(home), [0, 1, 2, 3])):
         receiver = each.build(home, lambda report: None)
         receiver.poll()
         receiver.close()

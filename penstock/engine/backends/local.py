@@ -14,7 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 
 from penstock.engine.backends import launcher
 from penstock.engine.backends.process import Told, describe_status, tell
-from penstock.engine.backends.restarts import Restarts, RoleDied, successor
+from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Command, Died, Failed, Handler, Of, Ready, Report, Stop, To
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
@@ -247,7 +247,7 @@ class LocalBackend:
         for name, replacement in list(self._replacements.items()):
             if time.monotonic() >= replacement.not_before and self._has_passed(replacement):
                 del self._replacements[name]
-                self._fork(successor(replacement.spec, self._arena))
+                self._fork(replacement.spec.successor(self._arena))
                 for command in replacement.commands:
                     self.send(name, command)
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
 
-from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed
-from penstock.engine.nodes.receiver import ReceiverRole
-from penstock.engine.roles.device import DeviceRole
-from penstock.engine.roles.specs import LearnerRole, RoleSpec, RolloutRole
 from penstock.envs.failures import EnvironmentFailure
-from penstock.experience.arena import ExperienceArena
 
 MAX_RESTARTS = 5
 RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS killed roles may be replaced
@@ -86,28 +80,6 @@ class Restarts:
         """
         count = _replaceable(self._learner_kills, MAX_LEARNER_RESTARTS, story, " learner", "num_learners")
         return min(LEARNER_BACK_OFF, _back_off(count))
-
-
-def successor(spec: RoleSpec, arena: ExperienceArena) -> RoleSpec:
-    """Take back what a dead role held, and return who comes in its place, with random numbers of its own.
-
-    For a rollout worker, no policy worker may be answering requests from before its death any more.
-    """
-    if isinstance(spec, DeviceRole):
-        learner = successor(spec.learner, arena)
-        assert isinstance(learner, LearnerRole | RankRole)
-        return replace(spec, learner=learner)
-    if isinstance(spec, LearnerRole) and spec.group is not None:
-        arena.policies[spec.policy].reclaim_read()
-        return replace(spec, group=replace(spec.group, is_successor=True))
-    if isinstance(spec, ReceiverRole):
-        return replace(spec, missing=range(spec.num_nodes))  # whoever does not come again is filled in for
-    if not isinstance(spec, RolloutRole):
-        return spec
-    for of_policy in arena.policies:
-        of_policy.requests.reset(spec.rollout.worker)
-        of_policy.reclaim(spec.rollout.worker)
-    return replace(spec, rollout=replace(spec.rollout, incarnation=spec.rollout.incarnation + 1))
 
 
 def _replaceable(kills: deque[float], most: int, story: str, kind: str, fewer: str) -> int:

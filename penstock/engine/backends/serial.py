@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from penstock.engine.backends.process import failure_of
-from penstock.engine.backends.restarts import Restarts, successor
+from penstock.engine.backends.restarts import Restarts
 from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
 from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole, left_as_found, policy_of
 from penstock.experience.arena import Control, ExperienceArena
@@ -119,7 +119,7 @@ class SerialBackend:
             return
         self._handle(name, Died(f"{name}: {error}"))
         time.sleep(self._restarts.after_failure(name))
-        self._specs[name] = successor(self._specs[name], self._arena)
+        self._specs[name] = self._specs[name].successor(self._arena)
         self._build(name)
 
     def _reporter(self, role: str) -> Tell:

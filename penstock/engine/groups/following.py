@@ -12,7 +12,7 @@ from penstock.engine.groups.meeting import GroupSpec, Seat
 from penstock.engine.groups.parcels import Kind, Post, batch_in, state_in
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.paths import data_path
-from penstock.engine.roles.specs import Role, begin_on
+from penstock.engine.roles.specs import LeavesNothing, Role, begin_on
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind
@@ -20,7 +20,7 @@ from penstock.nn import Group, GroupBroken, sharing
 
 
 @dataclass(frozen=True)
-class RankRole:
+class RankRole(LeavesNothing):
     """A learner of a group beside the first. Nothing of the run is lost with it."""
 
     algorithm: Algorithm

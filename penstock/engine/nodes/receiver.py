@@ -65,6 +65,10 @@ class ReceiverRole:
         """Listen."""
         return Receiver(self, arena, report)
 
+    def successor(self, arena: ExperienceArena) -> ReceiverRole:
+        """Return one that waits for no node: it fills in for those that do not come again."""
+        return replace(self, missing=range(self.num_nodes))
+
 
 class Receiver:
     """Lets nodes in, and watches their connections.

@@ -17,7 +17,7 @@ import numpy as np
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.nodes.blocks import Frame, Kind, StreamError, Views, array_views, nbytes_of, views_of
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, connect
-from penstock.engine.roles.specs import Role
+from penstock.engine.roles.specs import LeavesNothing, Role
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState
 
@@ -52,7 +52,7 @@ class Home:
 
 
 @dataclass(frozen=True)
-class SenderRole:
+class SenderRole(LeavesNothing):
     """The sender of one policy."""
 
     home: Home

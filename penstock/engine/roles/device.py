@@ -69,6 +69,10 @@ class DeviceRole:
 
         return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))
 
+    def successor(self, arena: ExperienceArena) -> DeviceRole:
+        """Return the learner's, with a policy worker like this one."""
+        return replace(self, learner=self.learner.successor(arena))
+
 
 class Companion:
     """A role made and polled in a thread of its own, beside the process's main one, which waits until it is made.

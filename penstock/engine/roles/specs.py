@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
@@ -75,6 +75,18 @@ class RoleSpec(Protocol):
         """Make the role."""
         ...
 
+    def successor(self, arena: ExperienceArena) -> RoleSpec:
+        """Take back what the role held, which is dead; return who comes in its place."""
+        ...
+
+
+class LeavesNothing:
+    """A role that holds nothing when it dies: its successor is told the same."""
+
+    def successor(self, arena: ExperienceArena) -> Self:
+        """Return the same."""
+        return self
+
 
 @dataclass(frozen=True)
 class RolloutRole:
@@ -102,9 +114,19 @@ class RolloutRole:
         ]
         return RolloutWorker(self.rollout, arena, report, actors)
 
+    def successor(self, arena: ExperienceArena) -> RolloutRole:
+        """Take back its requests and slots; return one with random numbers of its own.
+
+        No policy worker may be answering requests from before its death any more.
+        """
+        for of_policy in arena.policies:
+            of_policy.requests.reset(self.rollout.worker)
+            of_policy.reclaim(self.rollout.worker)
+        return replace(self, rollout=replace(self.rollout, incarnation=self.rollout.incarnation + 1))
+
 
 @dataclass(frozen=True)
-class PolicyRole:
+class PolicyRole(LeavesNothing):
     """A policy worker: one of those of a policy, by its number."""
 
     algorithm: Algorithm
@@ -162,18 +184,23 @@ class LearnerRole:
 
         begin_on(self.algorithm.config.device)
         arena = arena.policies[self.policy]
-        learner = self.path.learner(
-            arena, self.algorithm, self.state, self.learning, report, weights or through_block
-        )
+        learner = self.path.learner(arena, self.algorithm, self.state, self.learning, report, weights or through_block)
         if self.group is None:
             return learner
         from penstock.engine.groups.leading import Leader
 
         return Leader(learner, self.group, arena, report)
 
+    def successor(self, arena: ExperienceArena) -> Self:
+        """Take back the slots that it read; return one of a group that gets its state from the others."""
+        if self.group is None:
+            return self
+        arena.policies[self.policy].reclaim_read()
+        return replace(self, group=replace(self.group, is_successor=True))
+
 
 @dataclass(frozen=True)
-class EvaluatorRole:
+class EvaluatorRole(LeavesNothing):
     """The evaluator: of all policies, which play together."""
 
     algorithms: tuple[Algorithm, ...]
@@ -190,7 +217,7 @@ class EvaluatorRole:
 
 
 @dataclass(frozen=True)
-class RedistributorRole:
+class RedistributorRole(LeavesNothing):
     """The redistributor."""
 
     algorithm: Algorithm

@@ -10,12 +10,12 @@ from typing import ClassVar
 from penstock.engine.backends.process import failure_of
 from penstock.engine.messages import Command, Of, Report, Tell, To
 from penstock.engine.roles.device import DeviceRole
-from penstock.engine.roles.specs import LearnerRole, Role, RoleSpec
+from penstock.engine.roles.specs import LearnerRole, LeavesNothing, Role, RoleSpec
 from penstock.experience.arena import ExperienceArena
 
 
 @dataclass(frozen=True)
-class LearnersRole:
+class LearnersRole(LeavesNothing):
     """Learners in one process, which has the name of the first."""
 
     learners: tuple[LearnerRole, ...]
