@@ -202,6 +202,18 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
     assert seat._took == 4_000
 
 
+def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segment(monkeypatch):
+    arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
+    seat = Seat(1, 2, arena, SegmentPath(), False)
+    took = []
+    for seconds in (2, 2, 900, 2, 2, 7, 7, 7):
+        seat._granted_at[:] = 0
+        monkeypatch.setattr(time, "monotonic_ns", lambda now=seconds: now)
+        seat._measure(np.array([2, 3]))
+        took.append(seat._took)
+    assert took == [2, 2, 2, 2, 2, 2, 7, 7]
+
+
 def test_weights_go_once_for_each_version_and_the_newest_wins(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.engine.paths import DataPath
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
+TIMES = 5  # of the last segments, of which the median is heeded: what holds up one of them is not their time
 TABLE_COLUMNS = 3  # slot, epoch, number
 
 
@@ -59,7 +61,8 @@ class Seat:
         # Of the home arena, in the order in which the node numbers them.
         self._slots = turns * shape.num_lanes + self.first_lane + lanes
         self._granted_at = np.full(self.num_lanes, -1, np.int64)  # -1: to a lane that did not wait for it
-        self._took = 0  # nanoseconds from the grant of a slot until it came full, of a lane that waited for it
+        self._times: deque[int] = deque(maxlen=TIMES)  # of lanes that waited for their slots
+        self._took = 0  # nanoseconds from the grant of a slot until it comes full
         self._lock = threading.Lock()
         self._link: Link | None = None
         self.is_waited_for, self._is_closed = True, False
@@ -201,7 +204,8 @@ class Seat:
         # Lanes that step together begin when the last of them has its slot.
         granted_at = int(self._granted_at[self.arena.lane_of(slots) - self.first_lane].max())
         if granted_at >= 0:
-            self._took = time.monotonic_ns() - granted_at
+            self._times.append(time.monotonic_ns() - granted_at)
+            self._took = median_low(self._times)
         rows = (slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)).reshape(-1)
         valid = self.arena.columns["valid"][rows]
         steps = int(valid.sum())
