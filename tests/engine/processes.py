@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -88,11 +89,11 @@ def family(pid: int) -> dict[str, int]:
     return found
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
     """Look again and again until a condition holds."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < end, f"waited {PATIENCE:.0f} s in vain until {what}"
+        assert time.monotonic() < end, f"waited {patience:.0f} s in vain until {what}"
         select.select([], [], [], 0.01)
 
 
@@ -125,6 +126,21 @@ def started(arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[str
             for pid in [process.pid, *leftovers]:
                 if pid != process.pid or process.poll() is None:
                     os.kill(pid, 9)
+
+
+def wait_for_steps(process: subprocess.Popen[str], run: Path, steps: int, patience: float = PATIENCE) -> None:
+    """Wait until a command has learned from so many steps in its run directory, or show what it has said."""
+    status = run / "status.json"
+
+    def learns() -> bool:
+        assert process.poll() is None, "the command has ended"
+        return status.exists() and json.loads(status.read_text())["steps"] > steps
+
+    try:
+        wait_until(learns, f"{steps} steps are learned from", patience)
+    except AssertionError as error:
+        process.kill()
+        raise AssertionError(f"{error}:\n{process.communicate()[0]}") from None
 
 
 def wait_for_line(process: subprocess.Popen[str], text: str) -> str:

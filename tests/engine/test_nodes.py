@@ -24,13 +24,14 @@ from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.delayed import Delayed
-from tests.engine.processes import Watched, started, wait_until, without
+from tests.engine.processes import Watched, started, wait_for_steps, wait_until, without
 from tests.envs.goals import Places
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 internal_kv = pytest.importorskip("ray.experimental.internal_kv")
 pytestmark = pytest.mark.timeout(180)
 STORE = 100 * 2**20
+HOSTS_BEGIN = 90.0  # seconds: Ray starts their processes, which takes long where other tests have the cores
 CARTPOLE = {"env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None}
 
 
@@ -222,8 +223,7 @@ def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, t
              "run-dir": "run", "total-steps": "1000000000"}  # fmt: skip
     given = [word for name, value in flags.items() for word in (f"--{name}", value)]
     with started(["-m", "penstock.cli", "train", "appo", *given], tmp_path) as process:
-        status = tmp_path / "run" / "status.json"
-        wait_until(lambda: status.exists() and json.loads(status.read_text())["steps"] > 1_000, "it learns")
+        wait_for_steps(process, tmp_path / "run", 1_000, HOSTS_BEGIN)
         family = Watched(list(roles_on_nodes() - before))
         assert len(family.pids) >= 2
         process.send_signal(signum)
