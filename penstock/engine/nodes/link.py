@@ -150,15 +150,18 @@ class Seat:
         has filled the one before; and while those that wait are plenty, only when none of its own waits.
         """
         arena = self.arena
+        is_free = self._own(self._marked(arena.slots.in_state(SlotState.FREE)))
+        if not is_free.any():
+            return np.empty(0, np.int64)
         # In this order a segment that comes full meanwhile is in both.
         under_way, waiting = arena.slots.in_state(SlotState.WRITING), arena.waiting()
         plenty = plenty_of(arena, self._took)
-        slots = self._slots[np.isin(self._slots, arena.slots.in_state(SlotState.FREE))]
-        if len(np.union1d(under_way, waiting)) >= plenty:
-            held_up = under_way if len(waiting) < plenty else np.concatenate([under_way, waiting])
-            slots = slots[~np.isin(arena.lane_of(slots), arena.lane_of(held_up))]
-        _, firsts = np.unique(arena.lane_of(slots), return_index=True)
-        slots = slots[firsts]
+        either = self._marked(under_way, waiting)
+        if np.count_nonzero(either) >= plenty:
+            held_up = self._marked(under_way) if len(waiting) < plenty else either
+            is_free &= ~self._own(held_up).any(axis=0)
+        lanes = np.flatnonzero(is_free.any(axis=0))
+        slots = self._slots.reshape(is_free.shape)[is_free.argmax(axis=0)[lanes], lanes]
         claimed = self._claim_free(slots)
         if not len(claimed):
             return claimed
@@ -212,6 +215,17 @@ class Seat:
         if steps:
             self._steps += steps
             self._lag = self.arena.weights.version - float(self.arena.columns["version"][rows][valid].mean())
+
+    def _marked(self, *numbers: np.ndarray) -> np.ndarray:
+        """Mark slots among all of the arena, bool: the arena is large, and sets of numbers would be sorted."""
+        marks = np.zeros(self.arena.shape.num_slots, np.bool_)
+        for each in numbers:
+            marks[each] = True
+        return marks
+
+    def _own(self, marks: np.ndarray) -> np.ndarray:
+        """The marks of the node's own slots, ``[slots of a lane, lanes]``."""
+        return marks[self._slots].reshape(-1, self.num_lanes)
 
     def _claim_free(self, slots: np.ndarray) -> np.ndarray:
         claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
