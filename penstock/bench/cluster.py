@@ -193,7 +193,7 @@ def setting_of(runs: list[NodesRun], workers: int, takes_turns: bool) -> Setting
     run = runs[0]
     return Setting(
         1, workers, run.lanes, run.slots, run.segment, run.step_nbytes, run.weights_nbytes,
-        median(one.steps_per_version for one in runs), takes_turns=takes_turns,
+        median(one.steps_per_version for one in runs), takes_turns=takes_turns, batch=run.batch,
     )  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
         lanes, cores = runs[0]["lanes"], median(run["cores"] for run in runs)
         found = predict(
             constants,
-            dataclasses.replace(setting, nodes=runs[0]["nodes"], lanes=lanes),
+            dataclasses.replace(setting, nodes=runs[0]["nodes"], lanes=lanes, slots=runs[0]["slots"]),
             _machines_here(facts, setting, cores),
         )
         rows.append((

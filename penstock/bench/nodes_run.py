@@ -28,8 +28,8 @@ class NodesRun:
 
     Attributes
     ----------
-    nodes, lanes, slots, segment
-        Nodes, lanes of each rollout worker, slots of each lane, steps of a segment.
+    nodes, lanes, slots, segment, batch
+        Nodes, lanes of each rollout worker, slots of each lane, steps of a segment, segments of a batch.
     rate
         Steps per second learned from.
     steps_per_version
@@ -55,6 +55,7 @@ class NodesRun:
     lanes: int
     slots: int
     segment: int
+    batch: int
     rate: float
     steps_per_version: float
     step_nbytes: float
@@ -175,8 +176,8 @@ class _Window:
         columns = sum(column.nbytes for column in self._arena.columns.values())
         nodes, weights = self._backend.num_nodes, self._arena.weights.size
         return NodesRun(
-            nodes, shape.lanes_per_worker, shape.slots_per_lane, shape.segment_length, steps / seconds,
-            steps / versions, columns / shape.num_slots / shape.segment_length, weights,
+            nodes, shape.lanes_per_worker, shape.slots_per_lane, shape.segment_length, shape.segments_per_batch,
+            steps / seconds, steps / versions, columns / shape.num_slots / shape.segment_length, weights,
             (last.nbytes - first.nbytes) / steps,
             (last.weights_nbytes - first.weights_nbytes) / weights / versions / nodes, self._lag, dict(cpu),
             max(0.1, available_cores() - others),

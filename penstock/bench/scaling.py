@@ -93,6 +93,8 @@ class Setting:
         Learners that share each batch, with a core each.
     takes_turns
         Whether nobody steps while a batch is learned from.
+    batch
+        Segments of a batch: those that come first wait for the others.
     """
 
     nodes: int
@@ -105,6 +107,7 @@ class Setting:
     steps_per_version: float
     learners: int = 1
     takes_turns: bool = False
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -227,12 +230,13 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
     hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise
     workers = s.nodes * min(s.workers, m.node_cores)
     slots = s.nodes * s.workers * s.lanes * s.slots
+    waiting = 0.0 if s.takes_turns else (s.batch - 1) / 2  # on average, until their batch is complete
     # Seconds from a slot's first step until it is granted anew: its block waits for its turn among all nodes.
     turn = s.segment * s.lanes * step + c.trip + s.nodes * tell
 
     stepping = [
         Part(ROLLOUT, workers, 0.0, step),
-        Part(LANES, slots, 0.0, turn / s.segment),
+        Part(LANES, slots, waiting, turn / s.segment),
         Part(NODES, s.nodes * m.node_cores, hosts, step + send + heard),
         Part(SENDERS, s.nodes, 0.0, send + heard),
         Part(NETWORK, m.bandwidth, 0.0, s.step_nbytes),

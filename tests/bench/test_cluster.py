@@ -26,7 +26,7 @@ def a_run(nodes: int = 1, lanes: int = SETTING.lanes, share: float = 1.0) -> Nod
     cpu["receiver"] = rate * (parts["home's cores"].per_step - parts["learners"].per_step)
     cpu |= {"host": nodes * 0.006, "ray": nodes * 0.004, "supervisor": 0.02 + nodes * 0.004}
     sent = versions_sent(CONSTANTS, setting, Machines(2, 2), rate)
-    return NodesRun(nodes, lanes, 2, 32, rate, 1_000.0, 50.0, 100_000, 51.0, sent, 2.0, cpu, 2.0)
+    return NodesRun(nodes, lanes, 2, 32, 1, rate, 1_000.0, 50.0, 100_000, 51.0, sent, 2.0, cpu, 2.0)
 
 
 def test_constants_are_found_again_in_runs_of_which_the_model_is_true():

@@ -31,6 +31,13 @@ def test_each_part_bounds_the_rate_as_worked_by_hand():
     assert found.rate == pytest.approx(108_892, abs=1) and found.load("nodes' cores") == pytest.approx(1.0)
 
 
+def test_slots_that_wait_for_their_batch_to_be_complete_are_not_filled_meanwhile():
+    # Of a batch of 9 segments 4 wait on average. Without lag all lanes step at once, and nothing waits for its turn.
+    whole, of_9 = bounds()["lanes"], dataclasses.replace(SETTING, batch=9)
+    assert bounds(of_9)["lanes"] == pytest.approx(whole * (64 - 4) / 64)
+    assert bounds(dataclasses.replace(of_9, takes_turns=True))["lanes"] == whole
+
+
 def test_parts_of_one_machine_share_its_cores():
     found = predict(CONSTANTS, SETTING, dataclasses.replace(MACHINES, shared_cores=1.5))
     assert (found.limit, found.rate) == ("this machine's cores", pytest.approx((1.5 - 0.034) / (22.825 * US)))
