@@ -83,11 +83,10 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, a
     ]
     if result.success_rate is not None:
         lines.append(f"success rate {result.success_rate:.3f}")
-    lines += [
-        f"against {match.opponent} as {match.seat}: {match.wins} won, {match.draws} drawn, {match.losses} lost, "
-        f"mean return {number(match.mean_return)}"
-        for match in result.matches
-    ]
+    for match in result.matches:
+        won = f"{match.wins} won, {match.draws} drawn, {match.losses} lost, " if match.outcomes else ""
+        about = f"{name}against {match.opponent} as {match.seat}"
+        lines.append(f"{about}: {won}mean return {number(match.mean_return)}")
     if result.unfinished:
         was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
         lines.append(

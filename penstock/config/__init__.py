@@ -12,7 +12,7 @@ from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
-from penstock.config.opponents import BEST, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
+from penstock.config.opponents import BEST, OTHERS, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
 from penstock.config.policies import PolicyConfig, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
@@ -31,6 +31,7 @@ from penstock.config.tunable import require_tunable, tunable_settings, tunable_v
 __all__ = [
     "BEST",
     "NETWORK",
+    "OTHERS",
     "PRESETS",
     "RANDOM",
     "STATE",

@@ -75,8 +75,9 @@ class Config(PopulationConfig):
     opponent_sampling: Literal["uniform", "hard"] = "uniform"
     """How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it."""
     eval_against: tuple[str | Callable[..., Any], ...] = ()
-    """With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a class
-    or function as "module:name" or "file.py:name", in Python also itself."""
+    """With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+    "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
+    plays all seats, several play each other."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
     reward_scale: float = 1.0
@@ -146,7 +147,7 @@ class Config(PopulationConfig):
     newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on them
     (serial: after each batch); 0: never."""
     eval_episodes: int = 20
-    """Episodes per evaluation; with eval_against, games against each opponent from each seat."""
+    """Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy."""
     eval_exploration: bool = False
     """Evaluations sample their actions, or where none are sampled explore as at the end of training."""
     eval_max_steps: int = 30_000

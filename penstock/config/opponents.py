@@ -11,8 +11,9 @@ from penstock.config.finding import find_object
 if TYPE_CHECKING:
     from penstock.config.base import Config
 
-RANDOM, BEST = "random", "best"
-"""Opponents of evaluations that need no code: uniform legal actions, and the best weights evaluated before."""
+RANDOM, BEST, OTHERS = "random", "best", "others"
+"""Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated before, and the run's
+other policies as they are now."""
 
 
 def require_legal_opponents(config: Config) -> None:
@@ -22,8 +23,8 @@ def require_legal_opponents(config: Config) -> None:
     require(interval is None or interval > 0, "opponent_interval", interval, "more than 0, or None")
     require(0.0 < share <= 1.0, "opponent_share", share, "more than 0, and at most 1 (opponents='none': no guests)")
     for opponent in config.eval_against:
-        is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST) or ":" in opponent
-        legal = 'opponents such as "random", "best", "module:name" and "file.py:name"'
+        is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST, OTHERS) or ":" in opponent
+        legal = 'opponents such as "random", "best", "others", "module:name" and "file.py:name"'
         require(is_known, "eval_against", config.eval_against, legal)
     names = [name_of(opponent) for opponent in config.eval_against]
     if doubled := [name for name in names if names.count(name) > 1]:
@@ -51,12 +52,15 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
     name = f"opponents={config.opponents!r}" if plays_past else f"eval_against={config.eval_against!r}"
     if len(agents) < 2:
         raise ConfigError(f"{name}: the environment has one agent, and opponents need an environment of several")
-    if config.policies or config.num_policies > 1:
+    has_several = bool(config.policies) or config.num_policies > 1
+    if plays_past and has_several:
         raise ConfigError(
             f"{name}: several policies play the agents, each of which is the others' opponent: use one policy, of "
             "which past versions can play every seat, or leave this out"
         )
-    if config.team_reward != "own":
+    if OTHERS in config.eval_against and not has_several:
+        raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has one: leave it out")
+    if config.team_reward != "own" and not has_several:
         raise ConfigError(
             f"{name}: with team_reward={config.team_reward!r} all agents are rewarded together, and there is nobody to "
             "win against: use team_reward='own'"

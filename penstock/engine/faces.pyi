@@ -56,8 +56,9 @@ class APPO(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -214,7 +215,7 @@ class APPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -370,8 +371,9 @@ class PPO(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -520,7 +522,7 @@ class PPO(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -672,8 +674,9 @@ class A2C(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -810,7 +813,7 @@ class A2C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -956,8 +959,9 @@ class A3C(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -1069,7 +1073,7 @@ class A3C(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1203,8 +1207,9 @@ class IMPALA(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -1356,7 +1361,7 @@ class IMPALA(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1513,8 +1518,9 @@ class IMPACT(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -1643,7 +1649,7 @@ class IMPACT(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -1786,8 +1792,9 @@ class CLEAR(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -1943,7 +1950,7 @@ class CLEAR(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2102,8 +2109,9 @@ class LASER(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -2257,7 +2265,7 @@ class LASER(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2415,8 +2423,9 @@ class PQN(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -2549,7 +2558,7 @@ class PQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -2693,8 +2702,9 @@ class DQN(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -2871,7 +2881,7 @@ class DQN(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3040,8 +3050,9 @@ class Rainbow(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -3218,7 +3229,7 @@ class Rainbow(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3387,8 +3398,9 @@ class ApeX(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -3563,7 +3575,7 @@ class ApeX(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -3731,8 +3743,9 @@ class R2D2(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -3907,7 +3920,7 @@ class R2D2(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4075,8 +4088,9 @@ class DDPG(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -4209,7 +4223,7 @@ class DDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4357,8 +4371,9 @@ class TD3(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -4497,7 +4512,7 @@ class TD3(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4648,8 +4663,9 @@ class SAC(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -4786,7 +4802,7 @@ class SAC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -4936,8 +4952,9 @@ class TQC(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -5081,7 +5098,7 @@ class TQC(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -5234,8 +5251,9 @@ class CrossQ(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -5378,7 +5396,7 @@ class CrossQ(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps
@@ -5531,8 +5549,9 @@ class ApeXDPG(Face):
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
-        With several agents of one policy: evaluations play these instead of the policy itself: "random", "best", a
-        class or function as "module:name" or "file.py:name", in Python also itself.
+        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
+        policy plays all seats, several play each other.
     pbt
         Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
         settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
@@ -5670,7 +5689,7 @@ class ApeXDPG(Face):
         the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
         them (serial: after each batch); 0: never.
     eval_episodes
-        Episodes per evaluation; with eval_against, games against each opponent from each seat.
+        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
     eval_exploration
         Evaluations sample their actions, or where none are sampled explore as at the end of training.
     eval_max_steps

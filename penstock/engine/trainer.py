@@ -213,7 +213,8 @@ class Trainer(Steering):
             [policy.model for policy in self._policies], self._env,
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
-            max_steps=self.config.eval_max_steps, opponents=self.config.eval_against, best=self._policies[0].best_model,
+            max_steps=self.config.eval_max_steps, opponents=self.config.eval_against,
+            best=[policy.best_model for policy in self._policies],
         )  # fmt: skip
         found = {
             policy.id: replace(evaluation, steps=policy.weights.steps)

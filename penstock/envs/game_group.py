@@ -15,6 +15,8 @@ from penstock.envs.seats import SeatLanes, TeamReward
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 
+Over = Callable[[int, Sequence[float]], object]
+
 
 class Games(Group):
     """Games that step together, and the seats of each team, which are the lanes of one policy.
@@ -37,11 +39,17 @@ class Games(Group):
         Number of the first game's first seat among all seats of the run, for messages.
     mask_is_in_info
         Every info holds a mask of legal actions.
+    over
+        Hears that a game has been played to its end, its number, and what each seat's agent has got in it.
 
     Attributes
     ----------
     agents
         Names of all agents, in the order of their seats.
+    teams
+        The lanes of each team.
+    ends
+        Whether games are over for all agents at some time.
 
     Raises
     ------
@@ -59,43 +67,47 @@ class Games(Group):
         team_reward: TeamReward = "own",
         first_lane: int = 0,
         mask_is_in_info: bool = False,
+        over: Over | None = None,
     ) -> None:
         self._games = list(games)
         self._seeds: list[int | None] = list(seeds)
         self.name = name
         self._first_lane = first_lane
         self.agents = games[0].agents
+        self.ends = games[0].ends
+        self._over = over
+        self._returns = [[0.0] * len(self.agents) for _ in games]
         self._steps = 0
-        self._teams: list[SeatLanes] = []
+        self.teams: list[SeatLanes] = []
         for kind, seated in self._seated(teams or [self.agents]):
             agents = [self.agents[seat] for seat in max(seated, key=len)]
             specs = _specs_of(games[0], agents, mask_is_in_info)
             is_simultaneous = games[0].is_simultaneous
-            self._teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
-        super().__init__(self._teams)
+            self.teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
+        super().__init__(self.teams)
 
     def reset(self) -> None:
-        for team in self._teams:
+        for team in self.teams:
             team.restart()
         for number in range(len(self._games)):
             self._reset_game(number)
-        for team in self._teams:
+        for team in self.teams:
             team.begin()
 
     def step(self, actions: Sequence[np.ndarray]) -> None:
-        for team, chosen in zip(self._teams, actions, strict=True):
+        for team, chosen in zip(self.teams, actions, strict=True):
             team.choose(chosen)
         self._steps += 1
-        self._teams[0].count_env_steps(len(self._games))
+        self.teams[0].count_env_steps(len(self._games))
         for number, game in enumerate(self._games):
             given: dict[int, Any] = {}
-            for team in self._teams:
+            for team in self.teams:
                 given |= team.actions_of(number, game.is_simultaneous)
             turn = self._call("step", number, partial(game.step, given))
             self._take(number, turn)
             if turn.is_over:
                 self._reset_game(number)
-        for team in self._teams:
+        for team in self.teams:
             team.settle()
 
     def close(self) -> None:
@@ -127,13 +139,23 @@ class Games(Group):
         """Let teams take their seats in a game that is about to begin: they keep them."""
 
     def _take(self, number: int, turn: Turn) -> None:
-        for team in self._teams:
+        for team in self.teams:
             team.take(number, turn)
+        if self._over is not None:
+            self._add_up(number, turn, self._over)
+
+    def _add_up(self, number: int, turn: Turn, over: Over) -> None:
+        returns = self._returns[number]
+        for seat, reward in turn.rewards.items():
+            returns[seat] += float(np.asarray(reward).item())
+        if turn.is_over:
+            over(number, returns)
 
     def _reset_game(self, number: int) -> None:
-        for team in self._teams:
+        for team in self.teams:
             team.end_game(number)
         self._seat(number)
+        self._returns[number] = [0.0] * len(self.agents)
         seed, self._seeds[number] = self._seeds[number], None
         turn = self._call("reset", number, partial(self._games[number].reset, seed))
         if not turn.asked:

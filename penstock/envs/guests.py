@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.game_group import Games
-from penstock.envs.games import Game, Turn
+from penstock.envs.games import Game
 from penstock.envs.seats import SeatLanes
 
 
@@ -42,10 +40,6 @@ class GuestLanes(SeatLanes):
         """Forget the episodes that ended."""
         super().take_episodes()
         return []
-
-    def _decoded(self, actions: np.ndarray) -> list[Any]:
-        """Actions as the games take them; an array of objects holds them already."""
-        return list(actions) if actions.dtype == object else super()._decoded(actions)
 
 
 class GuestGames(Games):
@@ -82,9 +76,8 @@ class GuestGames(Games):
             )
         self._seating = seating
         self._first = len(games) - seating.num_games
-        self._returns: list[list[float]] = [[] for _ in range(seating.num_games)]
-        super().__init__(games, seeds, **given)
-        self.learner, self.guests = self._teams
+        super().__init__(games, seeds, over=self._hear, **given)
+        self.learner, self.guests = self.teams
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         ((kind, seated),) = super()._seated(teams)
@@ -101,15 +94,7 @@ class GuestGames(Games):
         own = self._seating.begin(game)
         self.learner.sit(number, [own])
         self.guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
-        self._returns[game] = [0.0] * len(self.agents)
 
-    def _take(self, number: int, turn: Turn) -> None:
-        super()._take(number, turn)
-        game = number - self._first
-        if game < 0:
-            return
-        returns = self._returns[game]
-        for seat, reward in turn.rewards.items():
-            returns[seat] += float(np.asarray(reward).item())
-        if turn.is_over:
-            self._seating.over(game, returns)
+    def _hear(self, number: int, returns: Sequence[float]) -> None:
+        if number >= self._first:
+            self._seating.over(number - self._first, returns)

@@ -149,8 +149,8 @@ class SeatLanes(Lanes):
         self.asked.fill(False)
 
     def _decoded(self, actions: np.ndarray) -> list[Any]:
-        """The policy's actions as the games take them."""
-        return self._decode.each(actions)
+        """Actions as the games take them; an array of objects holds them already."""
+        return list(actions) if actions.dtype == object else self._decode.each(actions)
 
     def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
         """What the team does in a game, by seat; where agents are simultaneous, who was not asked does anything."""

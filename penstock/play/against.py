@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.config import BEST, RANDOM, name_of
+from penstock.config import BEST, OTHERS, name_of
 from penstock.envs.episodes import outcome
 from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
-from penstock.play.evaluation import Evaluation
+from penstock.play.evaluation import Evaluation, evaluation_of
 from penstock.play.match import Match
-from penstock.play.opponents import Opponent, OwnOpponent, RandomOpponent, found
+from penstock.play.opponents import Load, Opponent, opponent_of
 from penstock.play.player import Bout, EpisodePlayer, Part, Player, lanes_for
-
-Load = Callable[[], PolicyNetwork | None]
-"""Returns the network of the best weights so far, None before there are any."""
+from penstock.play.teams import TeamPlayer
 
 
 def player_of(
@@ -28,15 +26,20 @@ def player_of(
     episodes: int,
     deterministic: bool,
     seed: int,
-    best: Load = lambda: None,
+    best: Sequence[Load] = (),
     **given: Any,
 ) -> Player:
-    """Make what scores policies: among themselves, or the only one against opponents; parameters of `MatchPlayer`."""
+    """Make what scores policies: in games against each other and opponents, or each alone; parameters of `MatchPlayer`.
+
+    `best` returns the best weights of each policy; empty: there are none.
+    """
+    how: dict[str, Any] = {"episodes": episodes, "deterministic": deterministic, "seed": seed, **given}
+    best = best or [lambda: None] * len(models)
+    if len(models) > 1 and env.population == 1:
+        return TeamPlayer(models, env, opponents or (OTHERS,), best=best, **how)
     if opponents:
-        (model,) = models
-        return MatchPlayer(
-            model, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best, **given
-        )
+        (model,), (its_best,) = models, best
+        return MatchPlayer(model, env, opponents, best=its_best, **how)
     group = make_group(env, lanes_for(episodes), seed=seed, **given)
     return EpisodePlayer(models, group, deterministic=deterministic, seed=seed)
 
@@ -111,7 +114,6 @@ class MatchPlayer(Player):
         group = make_group(env, self._seating.num_games, seed=seed, seating=self._seating, **given)
         assert isinstance(group, GuestGames)
         super().__init__(group)
-        self._learner = group.learner
         self._agents = group.agents
         self._guests = group.guests
         self._part = Part(model, group.learner, deterministic=deterministic, seed=seed)
@@ -135,41 +137,12 @@ class MatchPlayer(Player):
     def _match(self, bout: Bout, name: str, opponent: Opponent, seat: int) -> Match:
         part, seating = self._part, self._seating
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
-        bout.play([part], [opponent])
-        ended = [
-            (episode, result)
-            for of_game, results in zip(part.played, seating.outcomes, strict=True)
-            for episode, result in zip(of_game, results, strict=False)
-            if episode.length
-        ]
-        given_up = [episode for episode in part.given_up if episode.length]
-        played = [*(episode for episode, _ in ended), *given_up] or [self._learner.running_episode(0)]
-        return Match(
-            name,
-            self._agents[seat],
-            returns=tuple(episode.episode_return for episode in played),
-            lengths=tuple(episode.length for episode in played),
-            outcomes=tuple(result for _, result in ended),
-        )
+        bout.play([part, opponent], [part], seating.outcomes)
+        return part.match(name, self._agents[seat], seating.outcomes)
 
     def _player(self, place: str | Callable[..., Any]) -> Opponent:
-        if place == RANDOM:
-            return RandomOpponent(self._guests, self._seed)
-        return OwnOpponent(self._guests, found(place), self._seed)
+        return opponent_of(place, self._guests, self._seed)
 
     def _played_by_best(self) -> Part | None:
         model = self._best()
         return None if model is None else Part(model, self._guests, deterministic=False, seed=self._seed + 1)
-
-
-def evaluation_of(matches: Sequence[Match]) -> Evaluation:
-    """What a policy's matches come to: the evaluation is that against the first opponent, from all seats."""
-    first = [match for match in matches if match.opponent == matches[0].opponent]
-    ended = [slice(len(match.outcomes)) for match in first]
-    given_up = [slice(len(match.outcomes), None) for match in first]
-    returns, lengths = (
-        tuple(value for which in (ended, given_up) for match, part in zip(first, which, strict=True)
-              for value in getattr(match, name)[part])
-        for name in ("returns", "lengths")
-    )  # fmt: skip
-    return Evaluation(returns, lengths, unfinished=sum(match.unfinished for match in first), matches=tuple(matches))

@@ -5,7 +5,7 @@ An episode need not end: one that lasts too long is given up, and counts with wh
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ class Evaluation:
         How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
         steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
     matches
-        Games against fixed opponents, where there are any: `returns` are then those against the first one.
+        Games against each opponent, where there are any: `returns` are then those against the first one.
     """
 
     returns: tuple[float, ...]
@@ -73,3 +73,17 @@ def success_rate(successes: Collection[float | None]) -> float | None:
     """Return the mean of what episodes say of their success; silence counts as none unless all are silent."""
     told = [success for success in successes if success is not None]
     return sum(told) / len(successes) if told else None
+
+
+def evaluation_of(matches: Sequence[Match]) -> Evaluation:
+    """What a policy's matches come to: the evaluation is that against the first opponent, from all seats."""
+    first = [match for match in matches if match.opponent == matches[0].opponent]
+    ended = [slice(len(match.returns) - match.unfinished) for match in first]
+    given_up = [slice(len(match.returns) - match.unfinished, None) for match in first]
+    returns, lengths, successes = (
+        tuple(value for which in (ended, given_up) for match, part in zip(first, which, strict=True)
+              for value in getattr(match, name)[part])
+        for name in ("returns", "lengths", "successes")
+    )  # fmt: skip
+    unfinished = sum(match.unfinished for match in first)
+    return Evaluation(returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches))

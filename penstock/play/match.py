@@ -10,19 +10,23 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Match:
-    """A policy's games against one opponent, which had all other seats.
+    """A policy's games against one opponent, which had all seats that were not the policy's.
 
     Attributes
     ----------
     opponent
-        Its name: "random", "best", or that of a class or function.
+        Its name: "random", "best", "others" (the run's other policies as they are now), or that of a class or function.
     seat
-        Name of the agent that the policy played.
+        Name of the agent that the policy played, or names of several.
     returns, lengths
-        Return and number of steps of the policy in each game; those that were given up come last.
+        Return and number of steps of each of its agents in each game; those that were given up come last.
     outcomes
         Of each game 1 if the policy won it, 0 for a draw, -1 for a loss, by the returns of all seats. Games that were
-        given up have none.
+        given up have none. Empty where policies are of different kinds, and nobody can say who won.
+    unfinished
+        How many of `returns` were given up.
+    successes
+        As those of an `Evaluation`.
     """
 
     opponent: str
@@ -30,6 +34,8 @@ class Match:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     outcomes: tuple[int, ...]
+    unfinished: int = 0
+    successes: tuple[float | None, ...] = ()
 
     @property
     def wins(self) -> int:
@@ -45,11 +51,6 @@ class Match:
     def losses(self) -> int:
         """Games that the policy has lost."""
         return self.outcomes.count(-1)
-
-    @property
-    def unfinished(self) -> int:
-        """Games that were given up."""
-        return len(self.returns) - len(self.outcomes)
 
     @property
     def mean_return(self) -> float:

@@ -8,10 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.config import find_object
+from penstock.config import RANDOM, find_object
 from penstock.envs.factories import told
 from penstock.envs.masks import MASK
 from penstock.envs.seats import SeatLanes
+from penstock.nn import PolicyNetwork
+
+Load = Callable[[], PolicyNetwork | None]
+"""Returns the network of the best weights so far, None before there are any."""
 
 
 class Opponent(Protocol):
@@ -99,7 +103,8 @@ class OwnOpponent(Opponent):
         return actions
 
 
-def found(opponent: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The class or function that an opponent of ``eval_against`` names."""
-    source: Callable[..., Any] = find_object(opponent, "eval_against") if isinstance(opponent, str) else opponent
-    return source
+def opponent_of(place: str | Callable[..., Any], lanes: SeatLanes, seed: int) -> Opponent:
+    """Make an opponent of ``eval_against`` that has these lanes: "random", or whoever is named."""
+    if place == RANDOM:
+        return RandomOpponent(lanes, seed)
+    return OwnOpponent(lanes, find_object(place, "eval_against") if isinstance(place, str) else place, seed)

@@ -16,6 +16,7 @@ from penstock.envs.group import Group
 from penstock.envs.lanes import Lanes
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
+from penstock.play.match import Match
 from penstock.play.noise import NoiseStreams
 from penstock.play.opponents import Opponent
 
@@ -84,9 +85,7 @@ class EpisodePlayer(Player):
         Seeds the samples.
     """
 
-    def __init__(
-        self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int
-    ) -> None:
+    def __init__(self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int) -> None:
         super().__init__(group)
         self._parts = [
             Part(model, lanes, deterministic=deterministic, seed=seed + policy)
@@ -94,7 +93,7 @@ class EpisodePlayer(Player):
         ]
 
     def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
-        bout.play(self._parts)
+        bout.play(self._parts, self._parts)
         return tuple(part.evaluation() for part in self._parts)
 
 
@@ -108,18 +107,41 @@ class Bout:
     deadline: float
     on_step: Callable[[], object]
 
-    def play(self, parts: Sequence[Part], opponents: Sequence[Opponent] = ()) -> None:
-        """Play until no part has episodes to play any more; opponents have the lanes behind those of the parts."""
-        actors = [*parts, *opponents]
+    def play(
+        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Sequence[object]] = ()
+    ) -> None:
+        """Play until no part has episodes to play any more.
+
+        Parameters
+        ----------
+        actors
+            Who plays the lanes of each team.
+        parts
+            Those of them that are scored.
+        outcomes
+            How games have ended, by game, to which more are added while they are played. A part whose agents are out
+            waits for the end of its last games, but no more than `max_steps` steps.
+        """
         self.group.reset()
         for actor in actors:
             actor.begin(self.episodes)
         while any([part.plays_on for part in parts]):
-            self.group.step([actor.act() for actor in actors])
-            self.on_step()
+            self._step(actors)
             is_late = time.monotonic() >= self.deadline
             for part in parts:
                 part.hear(self.max_steps, is_late=is_late)
+        waited = 0
+        while (
+            any(len(ended) < len(took) for part in parts for ended, took in zip(outcomes, part.games(), strict=False))
+            and waited < self.max_steps
+            and time.monotonic() < self.deadline
+        ):
+            self._step(actors)
+            waited += 1
+
+    def _step(self, actors: Sequence[Opponent]) -> None:
+        self.group.step([actor.act() for actor in actors])
+        self.on_step()
 
 
 class Part:
@@ -192,7 +214,24 @@ class Part:
         given_up = [episode for episode in self.given_up if episode.length]
         counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
         _, returns, lengths, successes = zip(*counted, strict=True)
-        return Evaluation(returns, lengths, unfinished=len(given_up), successes=successes)
+        return Evaluation(returns, lengths, unfinished=len(counted) - len(whole), successes=successes)
+
+    def games(self) -> list[list[bool]]:
+        """Of each game in which all its agents have ended: whether one of them had a part in it. By game."""
+        seats = max(1, len(self._lanes.agents))
+        lanes = [self.played[first : first + seats] for first in range(0, len(self.played), seats)]
+        return [[any(each.length for each in ended) for ended in zip(*of_game, strict=False)] for of_game in lanes]
+
+    def match(self, opponent: str, seat: str, outcomes: Sequence[Sequence[int]]) -> Match:
+        """What came of it against an opponent; outcomes are those of the games in which it had a part."""
+        known = [
+            result
+            for results, took_part in zip(outcomes, self.games(), strict=False)
+            for result, is_its in zip(results, took_part, strict=False)
+            if is_its
+        ]
+        of_all = self.evaluation()
+        return Match(opponent, seat, of_all.returns, of_all.lengths, tuple(known), of_all.unfinished, of_all.successes)
 
     def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
         """Whether a lane's game is that of one of these lanes, bool ``[N]``."""

@@ -17,6 +17,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.against import player_of
 from penstock.play.evaluation import Evaluation
 from penstock.play.film import film
+from penstock.play.opponents import Load
 from penstock.play.policy import environment_of, load_policy
 
 Opponents = Sequence[str | Callable[..., Any]]
@@ -57,11 +58,12 @@ def evaluate_models(
     seed: int = 0,
     max_steps: float = math.inf,
     opponents: Opponents = (),
-    best: Callable[[], PolicyNetwork | None] = lambda: None,
+    best: Sequence[Load] = (),
 ) -> tuple[Evaluation, ...]:
     """Do what `evaluate_model` does for the policies of an environment of several agents, which play together.
 
-    `best` returns the network that the opponent "best" is played by, which is left out where there is none.
+    Against each opponent but "others", so many games of each policy (see `penstock.play.teams.TeamPlayer`). `best`
+    returns the best weights of each, by which "best" is played: it is left out where there are none.
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
@@ -104,11 +106,10 @@ def evaluate_together(
     evaluations = evaluate_models(
         [policy.model for policy in policies.values()], env, episodes=episodes,
         deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
+        opponents=config.eval_against,
     )  # fmt: skip
     if video is not None:
-        played_by = {
-            agent: policy for team, policy in zip(teams, policies.values(), strict=False) for agent in team
-        }
+        played_by = {agent: policy for team, policy in zip(teams, policies.values(), strict=False) for agent in team}
         film(first, env.of_one, video, deterministic=deterministic, seed=seed, teammates=played_by)
     return {
         name: dataclasses.replace(evaluation, steps=policy.meta["steps"])

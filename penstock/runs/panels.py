@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.runs.numbers import clock, evaluated, number
-from penstock.runs.status import REAL_WORK, NodeStatus, PolicyStatus, RoleShare, Status
+from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
@@ -85,7 +85,7 @@ def plain_line(status: Status) -> str:
         parts.append(f"eval {shown}{target}")
     if status.eval_success_rate is not None:
         parts.append(f"success {status.eval_success_rate:.0%}")
-    parts += [f"wins against {opponent} {wins}" for opponent, wins in _won(status).items()]
+    parts += [f"{about} {results}" for about, results in _matches(status).items()]
     if status.rating is not None:
         parts.append(f"rating {status.rating:.0f}")
     if "policy_lag/mean" in status.experience:
@@ -234,8 +234,8 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
         value.append("" if status.best_return is None else f", best {number(status.best_return)}")
         value.append("" if target is None else f", target {number(target)}")
         rows.add_row("evaluation", value)
-    for opponent, wins in _won(status).items():
-        rows.add_row(f"wins against {opponent}", wins)
+    for about, results in _matches(status).items():
+        rows.add_row(about, results)
     hidden = 0
     for values in (status.losses, status.metrics):
         for name, shown in list(values.items())[:_MOST_NUMBERS]:
@@ -246,13 +246,20 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
     return rows
 
 
-def _won(status: Status) -> dict[str, str]:
-    """Share of games that an evaluation has won against each opponent, by seat."""
-    found: dict[str, list[str]] = {}
-    for match in status.eval_matches:
-        games = match.wins + match.draws + match.losses
-        found.setdefault(match.opponent, []).append(f"{match.seat} {match.wins / games:.0%}" if games else match.seat)
-    return {opponent: ", ".join(seats) for opponent, seats in found.items()}
+def _matches(status: Status) -> dict[str, str]:
+    """What came of an evaluation's games against each opponent, by seat or policy: share won, where games are won."""
+    found: dict[str, list[tuple[str, MatchStatus]]] = {}
+    for policy in status.policies or (status,):
+        for match in policy.eval_matches:
+            found.setdefault(match.opponent, []).append((policy.name or match.seat, match))
+    shown = {}
+    for opponent, matches in found.items():
+        if any(match.games for _, match in matches):
+            won = ((name, f" {match.wins / match.games:.0%}" if match.games else "") for name, match in matches)
+            shown[f"wins against {opponent}"] = ", ".join(map("".join, won))
+        else:
+            shown[f"return against {opponent}"] = ", ".join(f"{n} {number(match.mean_return)}" for n, match in matches)
+    return shown
 
 
 def _opponents(status: Status) -> Table:

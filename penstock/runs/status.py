@@ -29,7 +29,7 @@ class RoleShare:
 
 @dataclass(frozen=True)
 class MatchStatus:
-    """Games of the last evaluation against one opponent, from one seat."""
+    """Games of the last evaluation against one opponent, from one seat, or from all those of a policy."""
 
     opponent: str
     seat: str
@@ -37,6 +37,11 @@ class MatchStatus:
     draws: int
     losses: int
     mean_return: float
+
+    @property
+    def games(self) -> int:
+        """Games that somebody has won, or that were drawn."""
+        return self.wins + self.draws + self.losses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ class PolicyStatus:
     eval_success_rate: float | None = None
     """Share of its episodes that were successes; None where the environment does not say."""
     eval_matches: tuple[MatchStatus, ...] = ()
-    """Its games against fixed opponents, where it has any: `eval_return` is that against the first one."""
+    """Its games against each opponent, where it has any: `eval_return` is that against the first one."""
     best_return: float | None = None
     """Mean return of the best weights that any evaluation has seen."""
 
@@ -210,7 +215,8 @@ class Status(PolicyStatus):
 
 
 def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
-    """What a run's policies come to together: counts are sums, all else is a mean, or the first policy's.
+    """What a run's policies come to together: counts are sums, matches are those of all, all else is a mean, or the
+    first policy's.
 
     Losses, and what is said of experience, are those of the first policy: each of the others has its own.
     """
@@ -222,6 +228,7 @@ def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
             together[count] = sum(getattr(policy, count) for policy in policies)
         for value in ("mean_return", "mean_length", "success_rate", "eval_return", "eval_success_rate", "best_return"):
             together[value] = mean_of(getattr(policy, value) for policy in policies)
+        together["eval_matches"] = tuple(match for policy in policies for match in policy.eval_matches)
     return together
 
 

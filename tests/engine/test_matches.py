@@ -15,7 +15,8 @@ from penstock.envs.factories import OUTSIDE
 from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
-from penstock.play.against import MatchPlayer, OneSeat, evaluation_of
+from penstock.play.against import MatchPlayer, OneSeat
+from penstock.play.evaluation import evaluation_of
 from penstock.play.match import Match
 from penstock.play.opponents import OwnOpponent, RandomOpponent
 from penstock.search.objective import read_evaluations
@@ -175,8 +176,8 @@ def test_without_time_for_a_single_step_there_is_still_an_answer():
 
 def test_what_was_given_up_comes_last_of_an_evaluation():
     matches = [
-        Match("a", "x", (1.0, 2.0, 9.0), (3, 3, 9), (1, 0)),
-        Match("a", "y", (4.0, 8.0), (3, 9), (-1,)),
+        Match("a", "x", (1.0, 2.0, 9.0), (3, 3, 9), (1, 0), unfinished=1),
+        Match("a", "y", (4.0, 8.0), (3, 9), (-1,), unfinished=1),
         Match("b", "x", (7.0,), (1,), (1,)),
     ]
     evaluation = evaluation_of(matches)

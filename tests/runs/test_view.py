@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock.runs.numbers import beside, clock, number, spread
 from penstock.runs.panels import panels, plain_line
-from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, RoleShare, Status
+from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
 
 ROLES = (
@@ -341,3 +341,22 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     assert fourth.split()[1:-1] == ["node-3", "(asked", "for)", "64", "-", "-", "-", "0"]
     assert "nodes 2 of 4" in plain_line(shown)
     assert "nodes" not in plain_line(status())
+
+
+def of_policy(name, **more):
+    experience = {"policy_lag/mean": 1.5}
+    return PolicyStatus(name=name, steps=600, updates=40, learning_rate=0.01, experience=experience, **more)
+
+
+def test_every_policy_has_a_row_and_says_what_its_games_came_to():
+    red = of_policy("red", mean_return=0.25, eval_return=0.5, eval_matches=(MatchStatus("others", "a", 3, 0, 1, 0.5),))
+    blue = of_policy("blue", eval_matches=(MatchStatus("others", "b", 1, 0, 3, -0.5),))
+    shown = status(policies=(red, blue))
+    rows = [line.split() for line in drawn(shown, 100).splitlines()]
+    assert ["│", "red", "600", "0.250", "0.500", "40", "1.500", "0.010", "│"] in rows
+    assert ["│", "blue", "600", "-", "-", "40", "1.500", "0.010", "│"] in rows
+    assert "wins against others" in drawn(shown, 100)
+    assert "wins against others red 75%, blue 25%" in plain_line(shown)
+    nobody_wins = tuple(of_policy(n, eval_matches=(MatchStatus("random", n, 0, 0, 0, 7.5),)) for n in ("red", "blue"))
+    assert "return against random red 7.500, blue 7.500" in plain_line(status(policies=nobody_wins))
+    assert "red" not in drawn(status(), 100), "a run of one policy has no rows of policies"

@@ -55,8 +55,8 @@ class Evaluator:
         ]
         self._player = player_of(
             [policy.model for policy in self._policies], env, config.eval_against, episodes=config.eval_episodes,
-            deterministic=not config.eval_exploration, seed=config.seed, best=self._policies[0].best_model,
-            first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
+            deterministic=not config.eval_exploration, seed=config.seed,
+            best=[policy.best_model for policy in self._policies], first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
         )  # fmt: skip
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._is_population = config.pbt is not None

@@ -219,8 +219,8 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
     if evaluation.success_rate is not None:
         values["evaluation/success_rate"] = evaluation.success_rate
     for opponent, matches in by_opponent(evaluation.matches).items():
-        games = max(1, sum(len(match.outcomes) for match in matches))
-        for outcome in ("wins", "draws", "losses"):
+        games = sum(len(match.outcomes) for match in matches)
+        for outcome in ("wins", "draws", "losses") if games else ():
             values[f"against/{opponent}/{outcome}"] = sum(getattr(match, outcome) for match in matches) / games
         values[f"against/{opponent}/mean_return"] = fmean(one for match in matches for one in match.returns)
     return values
