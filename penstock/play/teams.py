@@ -1,0 +1,129 @@
+"""Scoring policies that have seats of their own: against each other, and against fixed opponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
+
+from penstock.config import BEST, OTHERS, name_of
+from penstock.envs.episodes import outcome
+from penstock.envs.failures import UnsupportedSpaceError
+from penstock.envs.game_group import Games
+from penstock.envs.making import make_group
+from penstock.envs.spec import EnvSpec
+from penstock.nn import PolicyNetwork
+from penstock.play.evaluation import Evaluation, evaluation_of
+from penstock.play.match import Match
+from penstock.play.opponents import Load, Opponent, opponent_of
+from penstock.play.player import Bout, Part, Player, lanes_for
+
+
+class TeamPlayer(Player):
+    """Policies that play each other and fixed opponents, in environments of their own; each plays its own agents.
+
+    Against "others" all policies play together. Against any other opponent each policy plays games of its own, in which
+    the opponent plays the agents of all other policies: "best" plays each by the best weights of its policy.
+
+    Parameters
+    ----------
+    models
+        The network of each policy.
+    env
+        What is played, with its teams.
+    opponents
+        As ``eval_against`` has them, of which "others" is one.
+    episodes
+        Games against each opponent.
+    deterministic
+        The policies take the modes of their distributions, not samples.
+    best
+        Return the networks that "best" is played by; where one returns None, "best" is left out.
+    seed, **given
+        Seeds, and whose environments they are, as for `make_group`.
+
+    Raises
+    ------
+    ConfigError
+        An opponent is not found.
+    UnsupportedSpaceError
+        Games have no end, and there are fixed opponents.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[PolicyNetwork],
+        env: EnvSpec,
+        opponents: Sequence[str | Callable[..., Any]],
+        *,
+        episodes: int,
+        deterministic: bool,
+        seed: int,
+        best: Sequence[Load],
+        **given: Any,
+    ) -> None:
+        self._num_games = lanes_for(episodes)
+        group = make_group(env, self._num_games, seed=seed, over=self._hear, **given)
+        assert isinstance(group, Games)
+        super().__init__(group)
+        if not group.ends and tuple(opponents) != (OTHERS,):
+            raise UnsupportedSpaceError(
+                "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "
+                "with its next episode; leave eval_against out"
+            )
+        self._best = best
+        self._seed = seed
+        self._lanes = group.teams
+        self._seats = [[group.agents.index(agent) for agent in lanes.agents] for lanes in self._lanes]
+        # Who has got more has won, but only where one policy could be in the other's place.
+        kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self._lanes]
+        self._has_winners = group.ends and all(kind == kinds[0] for kind in kinds)
+        self._outcomes: list[list[list[int]]] = []
+        self._parts = [
+            Part(model, lanes, deterministic=deterministic, seed=seed + policy)
+            for policy, (model, lanes) in enumerate(zip(models, self._lanes, strict=True))
+        ]
+        self._opponents = [name_of(opponent) for opponent in opponents]
+        self._fixed = {
+            name_of(place): [opponent_of(place, lanes, seed + number) for number, lanes in enumerate(self._lanes)]
+            for place in opponents
+            if place not in (OTHERS, BEST)
+        }
+
+    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+        """Play every opponent; `Evaluation.matches` has all, and the rest is of the games against the first one."""
+        matches: list[list[Match]] = [[] for _ in self._parts]
+        for name in self._opponents:
+            opponents = self._parts if name == OTHERS else self._fixed.get(name) or self._played_by_best()
+            games = [range(len(self._parts))] if name == OTHERS else [[policy] for policy in range(len(self._parts))]
+            for policies in games if opponents else ():
+                self._play(bout, opponents, policies)
+                for policy in policies:
+                    matches[policy].append(self._match(policy, name))
+        return tuple(evaluation_of(of_policy) for of_policy in matches)
+
+    def _play(self, bout: Bout, opponents: Sequence[Opponent], policies: Sequence[int]) -> None:
+        """Play games in which these policies play their agents, and opponents those of the others."""
+        self._outcomes = [[[] for _ in range(self._num_games)] for _ in self._parts]
+        parts = [self._parts[policy] for policy in policies]
+        actors = [self._parts[number] if number in policies else each for number, each in enumerate(opponents)]
+        bout.play(actors, parts, self._outcomes[policies[0]] if self._has_winners else ())
+
+    def _match(self, policy: int, opponent: str) -> Match:
+        outcomes = self._outcomes[policy] if self._has_winners else ()
+        return self._parts[policy].match(opponent, ", ".join(self._lanes[policy].agents), outcomes)
+
+    def _hear(self, game: int, returns: Sequence[float]) -> None:
+        """Note how a game has ended for each policy."""
+        means = [fmean(returns[seat] for seat in seats) for seats in self._seats]
+        for policy, outcomes in enumerate(self._outcomes):
+            outcomes[game].append(outcome(means, policy))
+
+    def _played_by_best(self) -> list[Opponent]:
+        """The best weights of each policy; nothing before there are any of all."""
+        models = [load() for load in self._best]
+        return [
+            Part(model, lanes, deterministic=False, seed=self._seed + len(models) + number)
+            for number, (model, lanes) in enumerate(zip(models, self._lanes, strict=True))
+            if model is not None and None not in models
+        ]
