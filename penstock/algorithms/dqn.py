@@ -218,7 +218,9 @@ class DQN(ReplayAlgorithm):
         """Make what only the learner has. See `ReplayAlgorithm.begin`."""
         super().begin(model, learning)
         c = self.config
-        self._support = SupportWatch(c.v_min, c.v_max, self.remarks.append) if c.distributional == "c51" else None
+        self._support = None
+        if c.distributional == "c51":
+            self._support = SupportWatch(c.v_min, c.v_max, self.remarks.append, rescaled=c.rescale_values)
         given = [
             f"{field.name}={getattr(c, field.name)!r}" for field in dataclasses.fields(c)
             if field.name.startswith("exploration") and getattr(c, field.name) != field.default
@@ -287,7 +289,7 @@ class DQN(ReplayAlgorithm):
             with torch.no_grad():
                 returns, probability = self._target(reward, discount, distribution.atoms), of_next.softmax(1)
                 assert self._support is not None
-                self._support.see((returns * probability).sum(1), batch.number)
+                self._support.see((returns * probability).sum(1), batch.reward, batch.discount, batch.number)
                 target = categorical_projection(returns, probability, distribution.atoms)
             priority = distance = categorical_kl(target, of_taken.log_softmax(1))
         else:

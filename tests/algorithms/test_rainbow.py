@@ -1,15 +1,19 @@
 """Rainbow, and what it is made of as switches of DQN and Ape-X: distributions of returns, and noisy layers."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn.functional import smooth_l1_loss
 
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.arithmetic.rescaling import rescale
+from penstock.algorithms.bases.support import SupportWatch
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.r2d2 import R2D2
 from penstock.algorithms.rainbow import Rainbow
@@ -242,12 +246,13 @@ def test_noise_goes_with_memory():
 # --- the support -----------------------------------------------------------------------------------------------------
 
 
-def remarks_of(reward, updates, **settings):
-    """Remarks, and the last share outside, of updates whose targets are these rewards: the discount is 0."""
-    algorithm = make(DQN, VECTOR, CHOICE, distributional="c51", v_min=-1.0, v_max=2.0, **settings)
+def remarks_of(reward, updates, discount=0.0, **settings):
+    """Remarks, and the last share outside, of updates on transitions with these rewards and this discount."""
+    settings = {"v_min": -1.0, "v_max": 2.0} | settings
+    algorithm = make(DQN, VECTOR, CHOICE, distributional="c51", **settings)
     model = begin(algorithm)
     batch = replace(
-        random_transitions(CHOICE, size=4), reward=torch.tensor(reward), discount=torch.zeros(4),
+        random_transitions(CHOICE, size=4), reward=torch.tensor(reward), discount=torch.full((4,), discount),
         weights=torch.ones(4),
     )  # fmt: skip
     for number in range(1, updates + 1):
@@ -259,9 +264,46 @@ def test_targets_outside_of_the_support_are_measured_and_said_once():
     remarks, share = remarks_of([0.0, 5.5, -3.0, 2.0], 300)
     assert share == 0.5
     assert remarks == [
-        "50% of the targets lie outside the support, v_min=-1 to v_max=2, and are cut off: they go from -3 to 5.5; "
-        "widen the support, or lower reward_scale or gamma"
+        "50% of the targets lie outside the support, v_min=-1 to v_max=2, and are cut off: they go from -3 to 5.5, and "
+        "rewards, summed over n_step, from -3 to 5.5; no return of such rewards lies outside -3 to 5.5; give that, or "
+        "lower reward_scale or gamma"
     ]
+
+
+def test_the_remark_says_a_support_that_holds_what_the_rewards_come_to():
+    reward = [2.0, 1.0, 0.0, -0.5]
+    (remark,), share = remarks_of(reward, 100, discount=0.75)  # 2 / (1 - 0.75) = 8, and -0.5 / (1 - 0.75) = -2
+    assert share > 0.0
+    assert "rewards, summed over n_step, from -0.5 to 2; no return of such rewards lies outside -2 to 8;" in remark
+    assert remarks_of(reward, 100, discount=0.75, v_min=-2.0, v_max=8.0) == ([], 0.0)
+
+
+def test_the_support_that_is_said_is_of_rescaled_returns_where_these_are_learned():
+    (remark,), _ = remarks_of([2.0, 1.0, 0.0, -0.5], 100, discount=0.75, v_max=0.5, rescale_values=True)
+    assert "outside -0.7341 to 2.008;" in remark  # h(x) = sign(x) (sqrt(abs(x) + 1) - 1) + 0.001 x, of -2 and 8
+
+
+def test_without_a_discount_no_support_is_said():
+    (remark,), _ = remarks_of([9.0, 9.0, 0.0, 9.0], 100, discount=1.0)
+    assert "undiscounted, such rewards bound no return; widen the support, or lower" in remark
+
+
+@given(
+    rows=st.lists(st.tuples(st.floats(-10, 10, width=32), st.floats(0, 0.875, width=32)), min_size=1, max_size=5),
+    order=st.lists(st.integers(0, 4), min_size=1, max_size=30),
+)
+def test_no_order_of_transitions_has_a_return_outside_of_the_support_that_is_said(rows, order):
+    said = []
+    watch = SupportWatch(-1e-9, 1e-9, said.append)
+    reward, discount = torch.tensor(rows).unbind(1)
+    watch.see(torch.ones(len(rows)), reward, discount, 100)
+    low, high = map(float, re.search(r"outside (\S+) to (\S+);", said[0]).groups())
+    value = rows[0][0] / (1.0 - rows[0][1])  # in the end the first of them comes for ever
+    for which in order:  # from behind
+        number = which % len(rows)
+        value = rows[number][0] + rows[number][1] * value
+    slack = 1e-3 * (1.0 + abs(value))  # it is said with four digits
+    assert low - slack <= value <= high + slack
 
 
 @pytest.mark.parametrize(("reward", "updates"), [([-1.0, 2.0, 0.0, 1.0], 300), ([9.0] * 4, 99)])
