@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.ddpg import DDPG, DDPGConfig
-from penstock.config import Config, ConfigError, Scheduled, require
+from penstock.config import STORED, Config, ConfigError, Scheduled, require
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import DeterministicActorCritic, uniform_action
@@ -21,10 +22,9 @@ from penstock.replay.settings import Sampler
 
 @dataclass(frozen=True, kw_only=True)
 class ApeXDPGConfig(DDPGConfig):
-    """Ape-X DPG: many lanes fill a prioritized replay, whose first priorities they find; one learner draws from it.
+    """Ape-X DPG: many lanes fill a prioritized replay, whose first priorities they find; one learner draws from it."""
 
-    Of the paper's prioritized eviction nothing is here: the buffer overwrites what is oldest.
-    """
+    fixed: ClassVar[Mapping[str, str]] = {"eviction_alpha": STORED}
 
     num_envs_per_worker: int = 4
     """Environments per rollout worker."""
@@ -47,6 +47,9 @@ class ApeXDPGConfig(DDPGConfig):
     to the critics' loss alone."""
     priority_beta_final: float = 0.4
     """Exponent of the importance weights at total_steps; not annealed here."""
+    eviction_alpha: float | None = -0.4
+    """In a full buffer a new transition replaces one drawn in proportion to its priority to this power, 0 or less
+    (appendix D): those of small error go first. None: it replaces the oldest."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -55,6 +58,12 @@ class ApeXDPGConfig(DDPGConfig):
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         size = self.max_actor_grad
         require(size is None or size > 0, "max_actor_grad", size, "more than 0, or None")
+        exponent = self.eviction_alpha
+        if exponent is None:
+            return
+        require(-math.inf < exponent <= 0, "eviction_alpha", exponent, "0 or less and finite, or None")
+        what = f"more than 0 with eviction_alpha={exponent}"
+        require(self.priority_alpha > 0, "priority_alpha", self.priority_alpha, what)
 
     def _require_redistribution(self) -> None:
         raise ConfigError(
@@ -76,8 +85,9 @@ class ApeXDPG(DDPG):
     config: ApeXDPGConfig
 
     def sampler(self) -> Sampler:
-        """Prioritized, with weights divided by the largest in the whole buffer."""
-        return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize="buffer")
+        """Prioritized, with weights divided by the largest in the whole buffer; what goes is drawn by priority too."""
+        c = self.config
+        return Prioritized(c.priority_alpha, c.priority_beta, normalize="buffer", eviction_alpha=c.eviction_alpha)
 
     def first_priorities(self) -> FirstPriorities:
         """The absolute temporal difference under the values by the critic of who acted (section 3)."""

@@ -5676,6 +5676,9 @@ class ApeXDPG(Face):
         Updates between two moves of the target networks (appendix D).
     max_actor_grad
         Each element of the policy's gradient is clipped to this size (appendix D); None: not at all.
+    eviction_alpha
+        In a full buffer a new transition replaces one drawn in proportion to its priority to this power, 0 or less
+        (appendix D): those of small error go first. None: it replaces the oldest.
     seed
         Seeds weights, environments and exploration.
     total_steps
@@ -5781,6 +5784,7 @@ class ApeXDPG(Face):
         exploration_noise: float = 0.3,
         target_period: int = 100,
         max_actor_grad: float | None = 1.0,
+        eviction_alpha: float | None = -0.4,
         seed: int = 0,
         total_steps: int = 1000000,
         max_seconds: float | None = None,

@@ -33,18 +33,18 @@ _MOST_THREADS = 4  # more add little: memory is as fast as it is
 class ReplayBuffer:
     """Rows of experience, written and sampled by any number of threads and processes at once.
 
-    No writer ever waits for another or for a reader, and a process that is killed holds up nobody: its unfinished row
-    is never seen. Give the buffer itself to other processes, as an argument: it is pickled as a handle of its memory,
-    which has no name and is gone with the last process that holds it.
+    No writer ever waits for another or for a reader, unless rows are evicted by priority, and a process that is killed
+    holds up nobody: its unfinished row is never seen. Give the buffer itself to other processes, as an argument: it is
+    pickled as a handle of its memory, which has no name and is gone with the last process that holds it.
 
     Parameters
     ----------
     capacity : int
-        Rows kept; the oldest is overwritten.
+        Rows kept; the oldest is overwritten, unless the sampler says otherwise.
     fields : mapping of str to Field
         The values of every step.
     sampler : Uniform, Prioritized, Reverse, Reservoir or Elite
-        How rows are drawn (and, with ``Reservoir`` and ``Elite``, which ones are kept).
+        How rows are drawn (and, with ``Reservoir``, ``Elite`` and ``eviction_alpha``, which ones are kept).
     n_step : NStep or None
         Make rows of several steps' reward.
     sequences : Sequences or None
@@ -290,7 +290,20 @@ class ReplayBuffer:
         """The rows of each episode, in order; the episode that was written to first comes first.
 
         The first one may have lost its beginning, and the last ones may still be going on.
+
+        Raises
+        ------
+        TypeError
+            If rows are evicted by priority: episodes then have gaps, and ids do not say what comes first.
         """
+        if self._plan.eviction_alpha is not None:
+            raise TypeError(
+                f"episodes() needs rows that are evicted in order, but this buffer has "
+                f"eviction_alpha={self._plan.eviction_alpha}: use get_all()"
+            )
+        return self._episodes()
+
+    def _episodes(self) -> Iterator[Batch]:
         rows, ids, episodes = self._core.live()
         _, first, which = np.unique(episodes, return_index=True, return_inverse=True)
         order = np.argsort(first[which], kind="stable")
@@ -334,9 +347,7 @@ class ReplayBuffer:
         is_there[unread] = False
         return batch, is_there
 
-    def update_scores(
-        self, rows: NDArray[np.int64], ids: NDArray[np.int64], scores: NDArray[np.float32]
-    ) -> int:
+    def update_scores(self, rows: NDArray[np.int64], ids: NDArray[np.int64], scores: NDArray[np.float32]) -> int:
         """Say how little rows are wanted, of an ``Elite`` buffer.
 
         Parameters

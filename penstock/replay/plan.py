@@ -67,6 +67,7 @@ class Plan:
     eps: float
     by_batch: bool
     stratified: bool
+    eviction_alpha: float | None
     terminated: str
     truncated: str
     lenient: bool
@@ -159,6 +160,7 @@ def make_plan(
         eps=float(sampler.eps) if isinstance(sampler, Prioritized) else 0.0,
         by_batch=isinstance(sampler, Prioritized) and sampler.normalize == "batch",
         stratified=isinstance(sampler, Prioritized) and sampler.stratified,
+        eviction_alpha=_eviction_alpha(sampler),
         terminated=terminated,
         truncated=truncated,
         lenient=lenient,
@@ -169,6 +171,7 @@ def describe(
     plan: Plan, fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None
 ) -> dict[str, Any]:
     """What decides the meaning of every stored byte, as plain data, to be compared with that in a file."""
+    evicted = {} if plan.eviction_alpha is None else {"eviction_alpha": plan.eviction_alpha}
     return {
         "capacity": plan.capacity,
         "fields": {
@@ -183,10 +186,17 @@ def describe(
         "sampler": type(sampler).__name__,
         "alpha": plan.alpha,
         "eps": plan.eps,
+        **evicted,
         "n_step": {"steps": plan.n_step, "gamma": plan.gamma, "reward": n_step.reward} if n_step else None,
         "sequences": {"length": plan.length, "period": plan.period} if sequences else None,
         "offsets": {field.name: field.offset for field in plan.fields},
     }
+
+
+def _eviction_alpha(sampler: Sampler) -> float | None:
+    if not isinstance(sampler, Prioritized) or sampler.eviction_alpha is None:
+        return None
+    return float(sampler.eviction_alpha)
 
 
 def _frames(shape: tuple[int, ...], dtype: np.dtype, stack: int | None) -> tuple[int, int, int]:

@@ -103,6 +103,11 @@ class Prioritized:
         Divide weights by the largest in the whole buffer, or in the batch.
     stratified : bool
         One draw from each of ``batch_size`` equal parts of the total, as in the paper, or independent draws.
+    eviction_alpha : float or None
+        Once the buffer is full a new row replaces one that is drawn in proportion to
+        ``(priority + eps)**eviction_alpha`` (Horgan et al. 2018, arXiv:1803.00933, appendix D), 0 or less: the smaller
+        the priority, the sooner a row goes. Writers then take a lock for each row, and ids do not say which row is
+        older. None: it replaces the oldest.
     """
 
     alpha: float = 0.6
@@ -110,6 +115,7 @@ class Prioritized:
     eps: float = 1e-6
     normalize: str = "buffer"
     stratified: bool = True
+    eviction_alpha: float | None = None
 
 
 @dataclass(frozen=True)
@@ -161,8 +167,7 @@ def check_settings(
         raise ValueError(f"capacity={capacity!r} is not legal: give a whole number of rows, 1 or more")
     if not isinstance(sampler, Sampler):
         raise TypeError(
-            f"sampler={sampler!r} is not legal: give Uniform(), Prioritized(), Reverse(), Reservoir() "
-            "or Elite()"
+            f"sampler={sampler!r} is not legal: give Uniform(), Prioritized(), Reverse(), Reservoir() or Elite()"
         )
     if not isinstance(n_step, NStep | None):
         raise TypeError(f"n_step={n_step!r} is not legal: give NStep(steps, gamma) or None")
@@ -268,6 +273,19 @@ def _check_prioritized(sampler: Prioritized) -> None:
             raise ValueError(f"Prioritized({name}={value!r}) is not legal: give a finite number, 0 or more")
     if sampler.normalize not in ("buffer", "batch"):
         raise ValueError(f"Prioritized(normalize={sampler.normalize!r}) is not legal: give 'buffer' or 'batch'")
+    exponent = sampler.eviction_alpha
+    if exponent is None:
+        return
+    if not _is_number(exponent) or exponent > 0:
+        raise ValueError(
+            f"Prioritized(eviction_alpha={exponent!r}) is not legal: give a finite number, 0 or less, or None"
+        )
+    for name, value in (("alpha", sampler.alpha), ("eps", sampler.eps)):
+        if value == 0:
+            raise ValueError(
+                f"Prioritized({name}={value!r}, eviction_alpha={exponent!r}) is not legal: with eviction by priority "
+                f"give {name} more than 0"
+            )
 
 
 def _check_n_step(n_step: NStep, fields: Mapping[str, Field], sequences: Sequences | None) -> None:

@@ -1,5 +1,6 @@
 // Python face of replay buffers: sampling, priorities, and the blocks that files are made of.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
@@ -55,12 +56,14 @@ Schema schema_of(nb::handle plan) {
   schema.period = get<size_t>(plan, "period");
   schema.reservoir = get<bool>(plan, "reservoir");
   schema.group = get<size_t>(plan, "group");
+  schema.evicts = get<std::optional<double>>(plan, "eviction_alpha").has_value();
   return schema;
 }
 
 std::optional<PriorityPlan> priorities_of(nb::handle plan) {
   if (!get<bool>(plan, "prioritized")) return std::nullopt;
-  return PriorityPlan{get<double>(plan, "alpha"), get<double>(plan, "eps")};
+  return PriorityPlan{get<double>(plan, "alpha"), get<double>(plan, "eps"),
+                      get<std::optional<double>>(plan, "eviction_alpha")};
 }
 
 Buffer buffer_of(nb::handle control, nb::handle data, nb::handle plan, bool is_new) {

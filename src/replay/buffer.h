@@ -12,10 +12,6 @@
 
 namespace penstock {
 
-struct PriorityPlan {
-  double alpha, eps;
-};
-
 class Buffer {
  public:
   static constexpr const char* kName = "replay buffer";
@@ -31,7 +27,7 @@ class Buffer {
     };
     add(capacity, schema.record_nbytes);
     for (const FrameStorePlan& frames : schema.frame_stores) add(frames.capacity, frames.frame_nbytes);
-    if (prioritized) at.control += Priorities::nbytes(capacity);
+    if (prioritized) at.control += Priorities::nbytes(capacity, schema.evicts);
     if (schema.group > 0) at.control += scores_nbytes(capacity);
     return at;
   }
@@ -66,7 +62,9 @@ class Buffer {
   }
 
   void clear() {
-    for (RowStore& store : stores_) store.clear();
+    // Where rows are evicted by priority ids run ahead of what is claimed, those being given out now by a lap at most.
+    rows().clear(schema_.evicts ? rows().end_of_ids() + rows().capacity() : 0);
+    for (size_t store = 1; store < stores_.size(); ++store) stores_[store].clear();
     if (priorities_) priorities_->clear(rows());
     begin_epoch();
   }
@@ -119,9 +117,9 @@ class Buffer {
     add(capacity, schema_.record_nbytes);
     for (const FrameStorePlan& frames : schema_.frame_stores) add(frames.capacity, frames.frame_nbytes);
     if (priorities) {
-      priorities_.emplace(is_new ? Priorities::create(control, at.control, capacity, priorities->alpha, priorities->eps)
+      priorities_.emplace(is_new ? Priorities::create(control, at.control, capacity, *priorities)
                                  : Priorities::attach(control, at.control));
-      at.control += Priorities::nbytes(capacity);
+      at.control += Priorities::nbytes(capacity, schema_.evicts);
     }
     if (schema_.group > 0) {
       scores_ = reinterpret_cast<std::atomic<float>*>(region(control, at.control, scores_nbytes(capacity), kName));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,11 @@
 #include "sum_tree.h"
 
 namespace penstock {
+
+struct PriorityPlan {
+  double alpha, eps;
+  std::optional<double> eviction_alpha;  // exponent that rows are evicted by; without, the oldest is overwritten
+};
 
 // Priorities of the rows of a RowStore, shared by any number of writers and readers, any of which may be killed at any
 // instant. The leaf of a row is (priority + eps)^alpha, its chance of being drawn the leaf's share of all leaves.
@@ -40,21 +46,29 @@ namespace penstock {
 // the record whose leaf it sets. The leaf is stored before the name, so a death between them takes over once more.
 //
 // After a death under the mutex the next holder counts and sums the leaves again, and looks at every row again.
+//
+// Where rows are evicted by priority, no id says which row is next. There writers do take the mutex, twice for each row:
+// to draw the row that goes, from a second tree, and to commit, when they set both leaves themselves. So nothing is left
+// to be drained, but after a death. A row in a writer's hands has no leaf in the second tree. Should the writer die, the
+// row gets it back within a lap: each eviction looks at one row, in turn.
 class Priorities {
  public:
   static constexpr const char* kName = "Priorities";
 
-  static size_t nbytes(size_t capacity) { return Layout(capacity).nbytes; }
+  static size_t nbytes(size_t capacity, bool evicts) { return Layout(capacity, evicts).nbytes; }
 
-  // alpha, eps >= 0 and finite.
-  static Priorities create(const Arena& arena, size_t offset, size_t capacity, double alpha, double eps) {
-    const Layout layout(capacity);
+  // alpha, eps >= 0 and finite; with eviction_alpha both > 0.
+  static Priorities create(const Arena& arena, size_t offset, size_t capacity, const PriorityPlan& plan) {
+    const Layout layout(capacity, plan.eviction_alpha.has_value());
     auto* header = new (region(arena, offset, layout.nbytes, kName)) Header{};
     header->capacity = capacity;
-    header->alpha = alpha;
-    header->eps = eps;
+    header->alpha = plan.alpha;
+    header->eps = plan.eps;
+    header->evicts = plan.eviction_alpha.has_value();
+    header->eviction = header->evicts ? *plan.eviction_alpha / plan.alpha : 0.0;
     header->mutex.initialise();
     SumTree::create(arena, offset + layout.tree, capacity);
+    if (header->evicts) SumTree::create(arena, offset + layout.evictions, capacity);
     Priorities(arena, offset, header).set_largest(kLargestAtFirst);
     header->magic.store(Header::kMagic, std::memory_order_release);
     return attach(arena, offset);
@@ -62,7 +76,7 @@ class Priorities {
 
   static Priorities attach(const Arena& arena, size_t offset) {
     auto* header = existing<Header>(arena, offset, kName);
-    region(arena, offset, nbytes(header->capacity), kName);
+    region(arena, offset, nbytes(header->capacity, header->evicts), kName);
     return Priorities(arena, offset, header);
   }
 
@@ -74,6 +88,36 @@ class Priorities {
     const double leaf = given ? leaf_of(priority) : header_->largest_leaf.load(std::memory_order_relaxed);
     offered_[row].store(leaf, std::memory_order_relaxed);
     if (given) raise_largest(priority, leaf);
+  }
+
+  // Where rows are evicted by priority: opens one for the record that `id` was claimed for, drawn in proportion to its
+  // leaf in the second tree by a number u in [0, 1). `id` becomes one that falls to the row. nullptr if it is not free.
+  std::byte* evict(RowStore& store, const Writers& writers, uint32_t writer, double u, uint64_t& id) {
+    const Held held = enter();
+    drain(store, kPatience);
+    if (const size_t row = store.row(id); evictions_->leaf(row) == 0.0 && store.is_free(row, writers)) {
+      set_eviction(row, tree_.leaf(row));
+      evictions_->refresh_range(row, row + 1);
+    }
+    if (evictions_->total() == 0.0) return nullptr;
+    const double mass = u * evictions_->total();
+    uint64_t row = 0;
+    evictions_->draw(&mass, 1, &row);
+    id = store.next_id(row, id);
+    std::byte* record = store.open(row, id, writer, writers);
+    set_leaf(row, 0.0);
+    evictions_->set_leaf(row, 0.0);
+    refresh(&row, 1);
+    return record;
+  }
+
+  // And commits what was written there: from now on it can be drawn, and evicted. The priority is as of offer().
+  void commit(RowStore& store, size_t row, uint64_t id, double priority) {
+    const Held held = enter();
+    offer(row, priority);
+    store.commit(row, id);
+    take(row, id, offered_[row].load(std::memory_order_relaxed));
+    refresh_range(row, row + 1);
   }
 
   // The largest priority ever given, 1.0 at first.
@@ -113,7 +157,7 @@ class Priorities {
   void settle(const RowStore& store, const uint64_t* rows, size_t count) {
     const Held held = enter();
     for (size_t i = 0; i < count; ++i) look(store, rows[i]);
-    tree_.refresh(rows, count);
+    refresh(rows, count);
   }
 
   // The record can be drawn no more: something else that it needs is gone.
@@ -121,7 +165,8 @@ class Priorities {
     const Held held = enter();
     if (taken_[row].load(std::memory_order_relaxed) != id + 1) return;
     set_leaf(row, 0.0);
-    tree_.refresh_range(row, row + 1);
+    if (evictions_) set_eviction(row, 0.0);
+    refresh_range(row, row + 1);
   }
 
   // Sets finite priorities >= 0; of equal ids the last counts. Ids that are no longer in their rows are passed over:
@@ -142,7 +187,7 @@ class Priorities {
       take(rows[i], id, leaves[i]);
       rows[kept++] = rows[i];
     }
-    tree_.refresh(rows.data(), kept);
+    refresh(rows.data(), kept);
     return count - kept;
   }
 
@@ -173,6 +218,7 @@ class Priorities {
     for (size_t row = 0; row < capacity_; ++row) {
       offered_[row].store(leaf_of(largest), std::memory_order_relaxed);
       tree_.set_leaf(row, leaves[row]);
+      if (evictions_) set_eviction(row, leaves[row]);
       taken_[row].store(ids[row] + 1, std::memory_order_release);
     }
     recount();
@@ -190,6 +236,8 @@ class Priorities {
     Magic magic;        // written by create()
     uint64_t capacity;  // written by create()
     double alpha, eps;  // written by create()
+    bool evicts;        // written by create()
+    double eviction;    // a row's leaf to this power is that of the second tree: written by create()
     alignas(kLine) std::atomic<double> largest;  // raised by writers and update(): the leaf first
     std::atomic<double> largest_leaf;
     // All below, what `taken_` says, and the tree: written by the holder of the mutex.
@@ -200,23 +248,24 @@ class Priorities {
     uint64_t awaited;  // blocks that are marked
     uint64_t next;     // word of marks where the next drain begins
     // Then: marks, a bit per block; per row the leaf offered, written by whoever has the row open; per row 1 + the id
-    // of the record that its leaf is of, 0 if none; the tree.
+    // of the record that its leaf is of, 0 if none; the tree; the second tree, if rows are evicted by priority.
   };
 
   struct Layout {
-    explicit Layout(size_t capacity)
+    Layout(size_t capacity, bool evicts)
         : num_marks((capacity + kBlock * 64 - 1) / (kBlock * 64)),
           marks(whole_lines(sizeof(Header))),
           offered(marks + whole_lines(num_marks * sizeof(uint64_t))),
           taken(offered + whole_lines(capacity * sizeof(double))),
           tree(taken + whole_lines(capacity * sizeof(uint64_t))),
-          nbytes(tree + SumTree::nbytes(capacity)) {}
-    size_t num_marks;                            // words
-    size_t marks, offered, taken, tree, nbytes;  // offsets
+          evictions(tree + SumTree::nbytes(capacity)),
+          nbytes(evictions + (evicts ? SumTree::nbytes(capacity) : 0)) {}
+    size_t num_marks;                                       // words
+    size_t marks, offered, taken, tree, evictions, nbytes;  // offsets
   };
 
   Priorities(const Arena& arena, size_t offset, Header* header)
-      : Priorities(arena, offset, header, Layout(header->capacity)) {}
+      : Priorities(arena, offset, header, Layout(header->capacity, header->evicts)) {}
   Priorities(const Arena& arena, size_t offset, Header* header, const Layout& layout)
       : header_(header),
         capacity_(header->capacity),
@@ -224,7 +273,9 @@ class Priorities {
         marks_(reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(header) + layout.marks)),
         offered_(reinterpret_cast<std::atomic<double>*>(reinterpret_cast<std::byte*>(header) + layout.offered)),
         taken_(reinterpret_cast<std::atomic<uint64_t>*>(reinterpret_cast<std::byte*>(header) + layout.taken)),
-        tree_(SumTree::attach(arena, offset + layout.tree)) {}
+        tree_(SumTree::attach(arena, offset + layout.tree)) {
+    if (header->evicts) evictions_ = SumTree::attach(arena, offset + layout.evictions);
+  }
 
   // Between the smallest normal number and what all rows can have without their sum overflowing; 0 only for 0.
   double leaf_of(double priority) const {
@@ -263,6 +314,16 @@ class Priorities {
     header_->count = 0;
     for (size_t row = 0; row < capacity_; ++row) header_->count += tree_.leaf(row) > 0.0;
     tree_.rebuild();
+    if (evictions_) evictions_->rebuild();
+  }
+
+  void refresh(const uint64_t* rows, size_t count) {
+    tree_.refresh(rows, count);
+    if (evictions_) evictions_->refresh(rows, count);
+  }
+  void refresh_range(size_t begin, size_t end) {
+    tree_.refresh_range(begin, end);
+    if (evictions_) evictions_->refresh_range(begin, end);
   }
 
   // Its ancestors are the caller's.
@@ -274,8 +335,15 @@ class Priorities {
     return true;
   }
 
+  // A row that cannot be drawn has the chance of one of priority 0.
+  void set_eviction(size_t row, double leaf) {
+    const double chance = std::pow(std::max(leaf, leaf_of(0.0)), header_->eviction);
+    evictions_->set_leaf(row, std::clamp(chance, DBL_MIN, evictions_->largest_leaf()));
+  }
+
   bool take(size_t row, uint64_t id, double leaf) {
     const bool changed = set_leaf(row, leaf);
+    if (evictions_) set_eviction(row, leaf);
     taken_[row].store(id + 1, std::memory_order_release);
     return changed;
   }
@@ -305,7 +373,7 @@ class Priorities {
       const bool here = found.id != RowStore::kNone && found.id >= first + i;
       if (!here && first + i >= base) await((row + i) / kBlock);
     }
-    if (changed) tree_.refresh_range(row, row + count);
+    if (changed) refresh_range(row, row + count);
   }
 
   void await(size_t block) {
@@ -321,6 +389,10 @@ class Priorities {
       header_->drained = 0;
       header_->base = base;
     }
+    if (evictions_) {
+      if (header_->drained == 0) look_at_all(store);
+      return;
+    }
     look_again(store, patience);
     const uint64_t claimed = store.claimed();
     uint64_t id = std::max(header_->drained, claimed > capacity_ ? claimed - capacity_ : 0);
@@ -331,6 +403,12 @@ class Priorities {
       id += count;
     }
     header_->drained = claimed;
+  }
+
+  void look_at_all(const RowStore& store) {
+    for (size_t row = 0; row < capacity_; ++row) look(store, row);
+    refresh_range(0, capacity_);
+    header_->drained = 1;
   }
 
   void look_again(const RowStore& store, size_t patience) {
@@ -365,6 +443,7 @@ class Priorities {
   std::atomic<double>* offered_;
   std::atomic<uint64_t>* taken_;
   SumTree tree_;
+  std::optional<SumTree> evictions_;
 };
 
 }  // namespace penstock

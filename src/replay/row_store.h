@@ -51,6 +51,18 @@ class RowStore {
   size_t record_nbytes() const { return header_->record_nbytes; }
   size_t row(uint64_t id) const { return id % capacity_; }
 
+  // The least id from `claim` on that falls to `row`, and is larger than all that have been there.
+  uint64_t next_id(size_t row, uint64_t claim) const {
+    const uint64_t least = std::max(claim, ever_in(row));
+    return least + (row + capacity_ - least % capacity_) % capacity_;
+  }
+  // Larger than every id that a row holds, or held.
+  uint64_t end_of_ids() const {
+    uint64_t end = claimed();
+    for (size_t row = 0; row < capacity_; ++row) end = std::max(end, ever_in(row));
+    return end;
+  }
+
   // Ids given out so far; ids from base() on are alive until they are overwritten, those before were cleared.
   uint64_t claimed() const { return header_->claimed.load(std::memory_order_acquire); }
   uint64_t base() const { return header_->base.load(std::memory_order_acquire); }
@@ -83,6 +95,12 @@ class RowStore {
     // No byte of the record may be seen to change before the word does.
     std::atomic_thread_fence(std::memory_order_release);
     return record(row);
+  }
+
+  // Whether no living writer is in `row`.
+  bool is_free(size_t row, const Writers& writers) const {
+    const auto holder = static_cast<uint32_t>(words()[row].load(std::memory_order_relaxed) & kWriterMask);
+    return holder == Writers::kNobody || !writers.alive(holder);
   }
 
   void commit(size_t row, uint64_t id) {
@@ -119,12 +137,13 @@ class RowStore {
 
   // ---- the whole store
 
-  // Forgets every record. The next id is a multiple of the capacity, so that rows are filled from the first one again.
-  void clear() {
+  // Forgets every record. The next id is a multiple of the capacity, so that rows are filled from the first one again,
+  // and at least `least`.
+  void clear(uint64_t least = 0) {
     uint64_t seen = header_->claimed.load();
     uint64_t next = 0;
     do {
-      next = (seen + capacity_ - 1) / capacity_ * capacity_;
+      next = (std::max(seen, least) + capacity_ - 1) / capacity_ * capacity_;
     } while (!header_->claimed.compare_exchange_weak(seen, next));
     header_->base.store(next);
     header_->cleared.store(header_->written.load());
@@ -175,6 +194,9 @@ class RowStore {
   }
 
   static uint64_t packed(uint64_t id, uint32_t writer) { return (id + 1) << Writers::kNumberBits | writer; }
+
+  // 1 + the last id that was in `row`, or is; 0: none.
+  uint64_t ever_in(size_t row) const { return words()[row].load(std::memory_order_relaxed) >> Writers::kNumberBits; }
 
   Word* words() const { return reinterpret_cast<Word*>(header_ + 1); }
 

@@ -47,8 +47,10 @@ struct Schema {
   bool reservoir;          // keep a uniform sample of all rows ever added, instead of the newest
   size_t group;            // > 0: a new row replaces the one of the largest score among so many, instead of the oldest
 
-  // Whether a row's id says where it lies.
-  bool in_order() const { return !reservoir && group == 0; }
+  bool evicts;             // a new row replaces one drawn by its priority, instead of the oldest
+
+  // Whether rows are overwritten in the order of their ids.
+  bool in_order() const { return !reservoir && group == 0 && !evicts; }
   bool plain() const { return n_step == 0 && length == 0; }
   // Bytes a caller gets for `rows` rows of the field.
   size_t row_nbytes(const FieldPlan& field) const {

@@ -80,11 +80,16 @@ class BufferWriter final : public Sink {
     RowStore& rows = buffer_.rows();
     for (size_t tries = 0; tries < kTries; ++tries) {
       ticket.id = rows.claim(1);
-      if (!place(ticket)) {
+      std::byte* record = nullptr;
+      if (buffer_.schema().evicts && ticket.id - rows.base() >= rows.capacity()) {
+        record = buffer_.priorities()->evict(rows, buffer_.writers(), number_, random_.uniform(), ticket.id);
+        ticket.row = rows.row(ticket.id);
+      } else if (place(ticket)) {
+        record = rows.open(ticket.row, ticket.id, number_, buffer_.writers());
+      } else {
         ++passed_over_;
         return nullptr;
       }
-      std::byte* record = rows.open(ticket.row, ticket.id, number_, buffer_.writers());
       if (record != nullptr) return record;
     }
     buffer_.counts().skipped.fetch_add(1, std::memory_order_relaxed);
@@ -92,9 +97,13 @@ class BufferWriter final : public Sink {
   }
 
   void finish(const Ticket& ticket, double priority) override {
-    if (buffer_.priorities() != nullptr) buffer_.priorities()->offer(ticket.row, priority);
     if (buffer_.schema().group > 0) buffer_.set_score(ticket.row, 0.0F);
-    buffer_.rows().commit(ticket.row, ticket.id);
+    if (buffer_.schema().evicts) {
+      buffer_.priorities()->commit(buffer_.rows(), ticket.row, ticket.id, priority);
+    } else {
+      if (buffer_.priorities() != nullptr) buffer_.priorities()->offer(ticket.row, priority);
+      buffer_.rows().commit(ticket.row, ticket.id);
+    }
     written_.push_back(ticket.id);
   }
 
@@ -149,7 +158,7 @@ class BufferWriter final : public Sink {
   }
 
   Buffer& buffer_;
-  Random random_;   // for reservoirs, and among scores
+  Random random_;   // for reservoirs, among scores, and for evictions
   uint64_t epoch_;  // of the buffer, when the last add began
   uint32_t number_;
   int64_t episode_;

@@ -8,6 +8,7 @@ import torch
 from penstock.algorithms.apex_dpg import ApeXDPG
 from penstock.algorithms.arithmetic.td import largest_error
 from penstock.config import ConfigError
+from penstock.engine.paths.replay import transition_buffer
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.replay import Prioritized
 from tests.algorithms.transitions import (
@@ -137,8 +138,21 @@ def test_its_defaults_are_the_papers():
     c = algorithm.config
     assert (c.n_step, c.learning_rate, c.target_period) == (5, 1e-4, 100)
     assert (c.max_actor_grad, c.exploration_noise) == (1.0, 0.3)
-    assert algorithm.sampler() == Prioritized(0.6, 0.4, normalize="buffer")
+    assert algorithm.sampler() == Prioritized(0.6, 0.4, normalize="buffer", eviction_alpha=-0.4)
     assert [algorithm.beta(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.4] * 3)
+
+
+def test_in_a_full_buffer_transitions_of_small_error_go_first():
+    buffer = transition_buffer(make(ApeXDPG, VECTOR, TORQUE, buffer_size=1000))
+    step = {"obs": np.zeros(2), "action": np.zeros(1), "reward": 0.0, "next_obs": np.zeros(2)}
+    step |= {"value": 0.0, "next_value": 0.0, "terminated": True, "truncated": False}
+    for number in range(1000):
+        buffer.add(**step, priorities=0.01 if number % 2 else 1.0)
+    before = set(buffer.get_all()["ids"][1::2].tolist())
+    for _ in range(500):
+        buffer.add(**step, priorities=1.0)
+    # At first one of small error goes 100 ** 0.4 = 6.3 times as likely as one of large error.
+    assert len(before & set(buffer.get_all()["ids"].tolist())) < 200
 
 
 @pytest.mark.parametrize(
@@ -147,6 +161,8 @@ def test_its_defaults_are_the_papers():
         ({"prioritized": False}, 'Ape-X DPG without priorities is "ddpg"'),
         ({"target_period": 0}, "target_period=0 is not legal"),
         ({"max_actor_grad": 0.0}, "max_actor_grad=0.0 is not legal"),
+        ({"eviction_alpha": 0.4}, "eviction_alpha=0.4 is not legal: eviction_alpha must be 0 or less and finite"),
+        ({"priority_alpha": 0.0}, "priority_alpha must be more than 0 with eviction_alpha=-0.4"),
     ],
 )
 def test_illegal_settings_are_named(settings, message):

@@ -279,6 +279,12 @@ def test_samplers_killed_with_the_priorities_in_their_hands_hold_up_nobody(fork:
     survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=200, readers=2)
 
 
+def test_writers_and_samplers_killed_among_evictions_hold_up_nobody(fork: Start) -> None:
+    # With so small an eps a row of priority 0 is never drawn, but the first to go.
+    sampler = Prioritized(eps=1e-300, normalize="batch", eviction_alpha=-0.4)
+    survive(fork, ReplayBuffer(100, FIELDS, sampler=sampler), kills=200, readers=2)
+
+
 HUGE = {"value": Field((1 << 20,), "uint8")}  # most of a writer's time is spent inside a row
 
 

@@ -24,6 +24,7 @@ FRAMES = {
 KINDS = {
     "uniform": {"fields": VECTORS, "sampler": Uniform()},
     "prioritized": {"fields": VECTORS, "sampler": Prioritized()},
+    "evicting": {"fields": VECTORS, "sampler": Prioritized(eviction_alpha=-0.4)},
     "reservoir": {"fields": VECTORS, "sampler": Reservoir()},
     "n-step": {"fields": VECTORS, "sampler": Prioritized(normalize="batch"), "n_step": NStep(3, 0.9, reward="rew")},
     "frames": {"fields": FRAMES, "sampler": Prioritized()},
@@ -98,8 +99,8 @@ def test_a_loaded_buffer_goes_on_as_the_saved_one(tmp_path_factory, kind, capaci
             buffer.sample(5)
         buffer.save(path)
     loaded.load(path)
-    # Which row of a reservoir a new one replaces is each writer's own chance.
-    same_from_now_on(buffer, loaded, random, adding=kind != "reservoir")
+    # Which row of a reservoir, or of a buffer that evicts by priority, a new one replaces is each writer's own chance.
+    same_from_now_on(buffer, loaded, random, adding=kind not in ("reservoir", "evicting"))
 
 
 def test_going_back_to_a_save_takes_the_same_way_again(tmp_path):
@@ -220,7 +221,11 @@ def test_a_full_disk_leaves_the_old_save(tmp_path):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("sampler", [Uniform(), Prioritized()], ids=["uniform", "prioritized"])
+@pytest.mark.parametrize(
+    "sampler",
+    [Uniform(), Prioritized(), Prioritized(eviction_alpha=-0.4)],
+    ids=["uniform", "prioritized", "evicting"],
+)
 def test_rows_are_whole_in_a_save_made_while_others_write_and_one_of_them_is_killed(tmp_path, sampler):
     fields = {"obs": Field((8, 2), "int64", stack=-1), "step": Field((), "int64")}
     capacity, chunk, chunks = 12_000, 100, 50
