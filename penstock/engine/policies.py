@@ -195,7 +195,8 @@ def open_policies(
         if run is not None:
             policy.go_on_from_best(run.of_policy(name).checkpoints)
         policies.append(policy)
-    return policies, [note for _, note in opened if note is not None]
+    notes = [note for _, note in opened if note is not None]
+    return policies, [*_note_of_memory([*algorithms], shapes), *notes]
 
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:
@@ -235,6 +236,15 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
     tuned = meta.get("tuned", {})
     learned = LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"])
     return Start(learned, state, seconds=meta.get("seconds", 0.0), matches=meta.get("matches"), tuned=tuned)
+
+
+def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:
+    """What the policies of a run of several take of the memory, in words."""
+    if len(shapes) == 1:
+        return []
+    sizes = [shape.nbytes() / 2**20 for shape in shapes]
+    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip(names, sizes, strict=True))
+    return [f"{len(sizes)} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
 
 
 def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from penstock.engine.evaluations import Evaluations
@@ -27,6 +28,7 @@ from penstock.engine.messages import (
     WeightsSet,
 )
 from penstock.engine.roles.specs import policy_of
+from penstock.engine.roles.together import told_with_policy
 from penstock.engine.saves import Saves
 from penstock.engine.transfers import Transfers
 from penstock.engine.turns import Turns
@@ -36,7 +38,10 @@ from penstock.experience.layout import RoleKind
 
 
 class Reports:
-    """Hands each report to the parts of the run that it concerns, which are the parameters."""
+    """Hands each report to the parts of the run that it concerns, which are the parameters.
+
+    `policies` says whose processes are, see `policies_by_role`.
+    """
 
     def __init__(
         self,
@@ -47,7 +52,9 @@ class Reports:
         saves: Saves,
         transfers: Transfers,
         exploits: Exploits,
+        policies: Mapping[str, str],
     ) -> None:
+        self._policies = policies
         self._progress, self._chronicle, self._turns = progress, chronicle, turns
         self._evaluations, self._saves, self._transfers, self._exploits = evaluations, saves, transfers, exploits
 
@@ -91,7 +98,7 @@ class Reports:
                     self._evaluations.forget()
                 elif role == RoleKind.LEARNER:
                     self._saves.ask_again()
-                self._chronicle.event(f"{story}\n{role} is replaced")
+                self._chronicle.event(f"{told_with_policy(story, self._policies)}\n{role} is replaced")
             case Failed():
                 self._turns.take(role, report)
             case Ready():

@@ -28,7 +28,7 @@ from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.reports import Reports
 from penstock.engine.roles.specs import name_of
-from penstock.engine.roles.together import parts_of
+from penstock.engine.roles.together import parts_of, policies_by_role, told_with_policy
 from penstock.engine.roster import role_specs
 from penstock.engine.saves import Saves
 from penstock.engine.transfers import Transfers
@@ -94,9 +94,10 @@ class Supervisor:
         specs = role_specs(policies, env, arena.shape, group, cores_of_nodes_here(config))
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
-        self._turns = Turns(self.backend)
-        rows = rows_by_kind(parts_of(specs), arena.shape)
         names = [policy.name for policy in policies]
+        self._turns = Turns(self.backend, policies_by_role(parts_of(specs), names))
+        self._policies_of_processes = policies_by_role(specs, names)
+        rows = rows_by_kind(parts_of(specs), arena.shape)
         algorithm = policies[0].algorithm.name()
         self.progress = Progress(config, algorithm, env.name, frame_skip, arena.gauges, rows, names)
         for policy, progress in zip(policies, self.progress.policies, strict=True):
@@ -128,8 +129,9 @@ class Supervisor:
             None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
         )  # fmt: skip
         self._reports = Reports(
-            self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits
-        )
+            self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits,
+            self._policies_of_processes,
+        )  # fmt: skip
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
 
@@ -351,8 +353,10 @@ class Supervisor:
         try:
             try:
                 yield
+            except RoleFailed as error:
+                self._fail(str(error), error.cause)
             except (RoleDied, LauncherDied) as error:
-                self._fail(str(error), error.cause if isinstance(error, RoleFailed) else None)
+                self._fail(told_with_policy(str(error), self._policies_of_processes), None)
         except KeyboardInterrupt:
             self._chronicle.ended("interrupted", "interrupted")
             self.close(patience=0.0)

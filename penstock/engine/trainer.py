@@ -240,7 +240,8 @@ class Trainer(Steering):
         ----------
         parameters
             ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; of the only one also a path alone: of
-            a checkpoint, or of a run (its best).
+            a checkpoint, or of a run (its best; of a run of several policies that of the same name, or of the one whose
+            directory within the run is given).
 
         Raises
         ------
@@ -357,6 +358,7 @@ def _weights_in(chosen: Weights, policy: Policy) -> dict[str, np.ndarray]:
     if isinstance(chosen, Mapping):
         weights, what = dict(chosen), "the parameters given"
     else:
-        weights, what = load_checkpoint(resolve_checkpoint(chosen)).weights, os.fspath(chosen)
+        place = resolve_checkpoint(chosen, policy=policy.name or None)
+        weights, what = load_checkpoint(place).weights, os.fspath(chosen)
     require_matching(weights, policy.model.state_dict(), what)
     return {name: tensor.detach().cpu().numpy() for name, tensor in weights.items()}

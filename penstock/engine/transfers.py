@@ -65,7 +65,7 @@ class Transfers:
             The learner is gone, or does not answer; the same below.
         """
         if not self._gives(policy, SetWeights(weights, steps)):
-            raise RoleDied(f"the learner took no weights within {TRANSFER_SECONDS:.0f} s")
+            raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
         self._settle(policy, None)
 
     def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> int:
@@ -79,7 +79,7 @@ class Transfers:
         self._turn_until(lambda: self._copied is not None or not is_there, TRANSFER_SECONDS)
         copied = self._copied
         if copied is None:
-            raise RoleDied(f"the learner of policy {parent} handed over no weights within {TRANSFER_SECONDS:.0f} s")
+            raise RoleDied(f"{self._learner_of(parent)} handed over no weights within {TRANSFER_SECONDS:.0f} s")
         self.hand_over(copied.learned, child, settings)
         return copied.version
 
@@ -87,8 +87,12 @@ class Transfers:
         """Let a child go on with what was learned elsewhere: see `Copied.learned`, and `copy`."""
         self._policies[child].arena.control[Control.GOAL] = 0
         if not self._gives(child, Inherit(learned)):
-            raise RoleDied(f"the learner of policy {child} took no weights within {TRANSFER_SECONDS:.0f} s")
+            raise RoleDied(f"{self._learner_of(child)} took no weights within {TRANSFER_SECONDS:.0f} s")
         self._settle(child, settings)
+
+    def _learner_of(self, policy: int) -> str:
+        name = self._policies[policy].name
+        return f"the learner of policy {name!r}" if name else "the learner"
 
     def _gives(self, policy: int, command: Command) -> bool:
         """Command a policy's learner to take weights; return whether it does."""
@@ -119,7 +123,7 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> bytes:
     """What a checkpoint, or a run's latest, has to hand over to a policy; raises `CheckpointError`."""
-    checkpoint = load_checkpoint(resolve_checkpoint(place, "latest"))
+    checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:
         raise CheckpointError(f"{checkpoint.path} holds weights alone, and no optimiser to go on with")

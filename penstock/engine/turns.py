@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.engine.backends.base import Backend
 from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.backends.restarts import RoleDied
 from penstock.engine.messages import Failed
 from penstock.engine.roles.learner import LearningDiverged
+from penstock.engine.roles.together import told_with_policy
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.layout import RoleKind
 
@@ -29,6 +30,8 @@ class Turns:
     ----------
     backend
         Where they run.
+    policies
+        Whose the roles are, see `policies_by_role`.
 
     Attributes
     ----------
@@ -41,8 +44,9 @@ class Turns:
         Whether the run fails anyway: then nothing more is raised.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, policies: Mapping[str, str]) -> None:
         self._backend = backend
+        self._policies = policies
         self.interrupted = Interrupted()
         self.failure: tuple[str, Failed] | None = None
         self.is_failing = False
@@ -65,7 +69,7 @@ class Turns:
             return
         speaks_for_itself = isinstance(failed.error, EnvironmentFailure | LearningDiverged)
         story = f"{role}: {failed.error}" if speaks_for_itself else f"{role} failed:\n{failed.text}"
-        raise RoleFailed(story, failed.error)
+        raise RoleFailed(told_with_policy(story, self._policies), failed.error)
 
     def until(self, is_done: Callable[[], bool], seconds: float) -> None:
         """Give turns until something is so, for so many seconds at most; raises what `turn` does."""

@@ -129,7 +129,8 @@ class _PettingZooGame(Game):
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self.agents = tuple(env.possible_agents)
+        agents = env.possible_agents  # the order of a set differs from process to process
+        self.agents = tuple(sorted(agents) if isinstance(agents, set | frozenset) else agents)
         self._seats = {agent: seat for seat, agent in enumerate(self.agents)}
 
     def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:

@@ -233,21 +233,22 @@ def resolve_checkpoint(
     Parameters
     ----------
     path
-        A run directory, or a checkpoint's own directory, which is the answer whatever `prefer` says.
+        A run directory, that of a policy within it or its ``checkpoints``, or a checkpoint's own directory, which is
+        the answer whatever `prefer` says.
     prefer
         Of a run: "best" (where no evaluation has chosen one yet, or it is damaged: the latest), "latest", or the
         steps of one, e.g. "50000".
     report
         Is told of each damaged checkpoint that was passed over.
     policy
-        Of a run of several policies: which.
+        Of a run of several policies: which; of what ``algo.save`` wrote of several the same.
 
     Raises
     ------
     CheckpointError
         There is no such checkpoint, or none is intact. The message shows what there is.
     """
-    path = Path(path)
+    path, policy = _run_meant(Path(path), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
             raise CheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
@@ -272,6 +273,20 @@ def resolve_checkpoint(
         raise CheckpointError(f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}")
     verify_checkpoint(store.path_of(int(prefer)))
     return store.path_of(int(prefer))
+
+
+def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | None]:
+    """The run, and the policy, that a directory within a run is of; else the path as it is."""
+    is_inner = path.name == CHECKPOINTS and not (path / CONFIG).is_file()
+    within = path.parent if is_inner else path
+    if (within / CONFIG).is_file():
+        return within, policy
+    run = within.parent.parent
+    if within.parent.name == POLICIES and (run / CONFIG).is_file():
+        names = {safe_name(name): name for name in RunDirectory.open(run).policies}
+        return (run, names[within.name]) if within.name in names else (path, policy)
+    saved = path / str(policy)
+    return (saved if policy is not None and saved.is_dir() else path), policy
 
 
 def policies_of(path: str | os.PathLike[str]) -> list[str]:

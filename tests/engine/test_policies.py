@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -137,6 +138,46 @@ def test_replay_driven_policies_learn_side_by_side():
         assert all(evaluation.mean_return >= 6.0 for evaluation in trainer.evaluate(8).values())
 
 
+def test_the_memory_of_every_arena_is_said_before_the_run(tmp_path, capfd):
+    with penstock.APPO(**{**SERIAL, "run_dir": str(tmp_path / "run")}, total_steps=64) as trainer:
+        arenas = [policy.arena.shape.nbytes() / 2**20 for policy in trainer._policies]
+        trainer.train()
+    shown = f"2 policies: 2 arenas, {sum(arenas):.1f} MiB of shared memory (hunters {arenas[0]:.1f} MiB, "
+    assert shown in (tmp_path / "run" / "log.txt").read_text().splitlines()[0]
+    out = "".join(capfd.readouterr())
+    assert shown in out and out.index(shown) < out.index(" steps")
+    alone = {**SERIAL, "env": TwoAlike, "policies": {}, "run_dir": str(tmp_path / "alone")}
+    with penstock.APPO(**alone, total_steps=64) as trainer:
+        trainer.train(quiet=True)
+    assert not (tmp_path / "alone" / "log.txt").exists(), "one policy has one arena, and nothing is said of it"
+
+
+def test_weights_are_set_from_every_place_that_holds_them(tmp_path):
+    run = tmp_path / "run"
+    with penstock.APPO(**{**SERIAL, "run_dir": str(run)}, total_steps=600) as trainer:
+        trainer.train(quiet=True)
+        trainer.save(tmp_path / "saved")
+        trained, steps = trainer.get_parameters(), trainer.status.steps
+    newest = run / "policies" / "prey" / "checkpoints" / str(steps)
+    with penstock.APPO(**{**SERIAL, "seed": 1}, total_steps=600) as other:
+        began = other.get_parameters()
+        zeros = {name: torch.zeros_like(tensor) for name, tensor in trained["prey"].items()}
+        for place in (run, run / "policies" / "prey", newest.parent, newest, tmp_path / "saved", str(run)):
+            other.set_parameters({"prey": zeros})
+            other.set_parameters({"prey": place})
+            assert identical(other.get_parameters()["prey"], trained["prey"]), place
+            assert identical(other.get_parameters()["hunters"], began["hunters"])
+        other.copy_policy(run, "hunters")
+        assert identical(other.get_parameters()["hunters"], trained["hunters"])
+        with pytest.raises(CheckpointError, match="another architecture"):
+            other.set_parameters({"hunters": run / "policies" / "prey"})
+        with pytest.raises(CheckpointError, match="fox does not exist"):
+            other.set_parameters({"hunters": run / "policies" / "fox"})
+    with pytest.raises(CheckpointError, match="a run of the policies hunters, prey: say which"):
+        penstock.load_policy(run)
+    assert penstock.load_policy(newest.parent).meta["steps"] == steps
+
+
 def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
     settings = {**SMALL, "run_dir": None, "inference": "central", "num_workers": 2}
     with penstock.APPO(**settings, total_steps=10**9) as trainer:
@@ -160,8 +201,60 @@ class FailingForPrey(APPO):
 def test_of_learners_in_one_process_the_one_that_fails_is_named(monkeypatch):
     monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: 2)
     settings = {**SMALL, "run_dir": None, "total_steps": 10**9}
-    lost = pytest.raises(TrainingFailed, match=r"^learner-1 failed:(.|\n)*the prey is lost")
+    lost = pytest.raises(TrainingFailed, match=r"^learner-1 of policy 'prey' failed:(.|\n)*the prey is lost")
     with penstock.Trainer(FailingForPrey, **settings) as trainer, lost:
+        trainer.train(quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("cores", "victim", "whose"),
+    [(4, "learner-1", "of policy 'prey'"), (2, "learner", "of policies 'hunters' and 'prey'")],
+    ids=["a learner of its own", "a process of all learners"],
+)
+def test_a_killed_learner_ends_the_run_which_says_whose_it_was_and_goes_on_from_its_last_checkpoint(
+    cores, victim, whose, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+    run = tmp_path / "run"
+    trainer = penstock.APPO(**SMALL, run_dir=str(run), total_steps=10**9)
+    trainer.train(1_000, quiet=True)
+    family = Watched(roles_of(trainer))
+    os.kill(pids_of(trainer)[victim], signal.SIGKILL)
+    story = rf"^{victim} {whose} \(process \d+\) was killed by SIGKILL\n.*penstock resume {run}$"
+    with pytest.raises(TrainingFailed, match=story):
+        trainer.train(10**9, quiet=True)
+    assert family.left_after(2.0) == []
+    assert f"{victim} {whose}" in json.loads((run / "status.json").read_text())["reason"]
+    with penstock.APPO.resume(run, total_steps=3_000) as resumed:
+        assert resumed.train(quiet=True).steps >= 3_000
+
+
+def test_a_killed_policy_worker_of_the_second_policy_is_replaced(tmp_path):
+    run = tmp_path / "run"
+    with penstock.APPO(**SMALL, inference="central", run_dir=str(run), total_steps=10**9) as trainer:
+        trainer.train(1_000, quiet=True)
+        killed = pids_of(trainer)["policy-1"]
+        before = [policy.steps for policy in trainer.status.policies]
+        os.kill(killed, signal.SIGKILL)
+        trainer.train(3_000, quiet=True)
+        assert pids_of(trainer)["policy-1"] != killed and trainer.status.restarts == 1
+        after = [policy.steps for policy in trainer.status.policies]
+        assert all(steps > was + 500 for steps, was in zip(after, before, strict=True))
+    log = (run / "log.txt").read_text()
+    assert re.search(r"policy-1 of policy 'prey' \(process \d+\) was killed by SIGKILL\n +policy-1 is replaced", log)
+
+
+class DivergingForPrey(APPO):
+    def loss(self, batch, policy, value):
+        loss, metrics = super().loss(batch, policy, value)
+        return loss * (torch.nan if self.config.entropy_coef == 0.0 else 1.0), metrics
+
+
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_a_policy_that_diverges_ends_the_run_which_says_which_one(backend):
+    settings = {**SMALL, "backend": backend, "run_dir": None, "total_steps": 10**9}
+    story = r"^learner-1 of policy 'prey': .* updates in a row were not finite"
+    with penstock.Trainer(DivergingForPrey, **settings) as trainer, pytest.raises(TrainingFailed, match=story):
         trainer.train(quiet=True)
 
 

@@ -1,5 +1,9 @@
 """Seats of games as lanes: who is asked, what completes a transition, how games end."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -312,3 +316,50 @@ def test_agents_of_one_policy_have_the_same_spaces():
 
     with pytest.raises(UnsupportedSpaceError, match=r"'player_0' sees .* 'player_1' sees .* and does Discrete\(3\)"):
         make_env(lambda: Differing([Part(0, 1, "terminated")] * 2))
+
+
+OF_SETS = """
+import numpy as np
+from gymnasium import spaces
+
+class OfSets:
+    possible_agents = {"walker", "runner", "flyer", "swimmer"}
+
+    def observation_space(self, agent): return spaces.Box(0.0, 9.0, (1,), np.float32)
+    def action_space(self, agent): return spaces.Discrete(2)
+    def shown(self): return {agent: np.array([len(agent)], np.float32) for agent in self.agents}
+    def close(self): pass
+
+    def reset(self, seed=None, options=None):
+        self.agents = set(self.possible_agents)
+        return self.shown(), {}
+
+    def step(self, actions):
+        shown, on = self.shown(), dict.fromkeys(self.agents, False)
+        return shown, {agent: float(len(agent) * action) for agent, action in actions.items()}, on, on, {}
+
+if __name__ == "__main__":
+    from penstock.envs.making import make_lanes
+    from penstock.envs.spec import EnvSpec
+
+    lanes = make_lanes(EnvSpec.resolve(OfSets), 1)
+    lanes.reset()
+    column = np.zeros((4, 1), np.float32)
+    lanes.write_observations(column, np.arange(4))
+    lanes.step(np.array([0, 1, 1, 1]))
+    print(lanes.agents, column[:, 0], lanes.reward)
+"""
+
+
+def test_seats_are_the_same_in_processes_that_order_sets_otherwise(tmp_path):
+    (tmp_path / "of_sets.py").write_text(OF_SETS)
+
+    def seats(hash_seed):
+        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+        ran = subprocess.run(
+            [sys.executable, tmp_path / "of_sets.py"], env=environment, capture_output=True, text=True, check=True
+        )
+        return ran.stdout.strip()
+
+    orders = {repr(seats(hash_seed)) for hash_seed in (1, 2, 3)}
+    assert orders == {repr("('flyer', 'runner', 'swimmer', 'walker') [5. 6. 7. 6.] [0. 6. 7. 6.]")}

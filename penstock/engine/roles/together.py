@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -10,7 +11,7 @@ from typing import ClassVar
 from penstock.engine.backends.process import failure_of
 from penstock.engine.messages import Command, Of, Report, Tell, To
 from penstock.engine.roles.device import DeviceRole
-from penstock.engine.roles.specs import LearnerRole, LeavesNothing, Role, RoleSpec
+from penstock.engine.roles.specs import LearnerRole, LeavesNothing, PolicyRole, RedistributorRole, Role, RoleSpec
 from penstock.experience.arena import ExperienceArena
 
 
@@ -89,3 +90,29 @@ def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
         else:
             parts.append(spec)
     return parts
+
+
+def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[str, str]:
+    """Whose roles are that work for some of a run's policies alone, in words for `told_with_policy`.
+
+    Parameters
+    ----------
+    specs
+        The roles.
+    names
+        Of the policies; of a run of one policy nothing is said.
+    """
+    found = {}
+    for spec in specs if len(names) > 1 else ():
+        parts = [each for each in parts_of([spec]) if isinstance(each, LearnerRole | PolicyRole | RedistributorRole)]
+        its = dict.fromkeys(names[part.policy] for part in parts if part.policy < len(names))
+        if its:
+            kind = "policy" if len(its) == 1 else "policies"
+            found[spec.name] = f"of {kind} {' and '.join(map(repr, its))}"
+    return found
+
+
+def told_with_policy(story: str, policies: Mapping[str, str]) -> str:
+    """A story that begins with a role's name, and behind the name says whose it is."""
+    role = re.split(r"[ :]", story, maxsplit=1)[0]
+    return f"{role} {policies[role]}{story[len(role) :]}" if role in policies else story
