@@ -52,6 +52,7 @@
     tic-tac-toe-past, connect-four-past
                          the same, half of the games against past versions of the policy
     simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
+    simple-spread-own    the same, a policy for each agent, with a third of the batch
     foraging-small, foraging
                          PPO on Foraging-5x5-2p-1f-coop-v3 and Foraging-8x8-2p-2f-coop-v3, one policy for both agents
                          (needs the package lbforaging)
@@ -102,6 +103,15 @@ def _cartpole(train: str, steps: int = 500_000) -> Task:
     return Task(
         f"{train} --env CartPole-v1 --target-return 475 --total-steps {steps}", "best", 100, 5,
         f"100 episodes >= 475 within {steps // 1000}k steps",
+    )  # fmt: skip
+
+
+def _simple_spread(policies: str) -> Task:
+    return Task(
+        f"ppo --env mpe2.simple_spread_v3:parallel_env {policies} --total-steps 2000000 {TWO_WORKERS} 16 "
+        "--segment-length 50 --num-epochs 8 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 "
+        "--learning-rate 1e-3 --entropy-coef 0.01 --entropy-coef-final 0.0 --eval-interval 0",
+        "latest", 300, 3, "300 episodes of each agent >= -12",
     )  # fmt: skip
 
 
@@ -241,12 +251,8 @@ TASKS = {
         "--learning-rate 1e-3 --entropy-coef 0.08 --entropy-coef-final 0.005 --eval-interval 0",
         "latest", 0, 3, "from either seat wins >= 0.95 against random, >= 0.5 against one-ply", judge="connect-four",
     ),
-    "simple-spread": Task(
-        f"ppo --env mpe2.simple_spread_v3:parallel_env --num-agents 3 --total-steps 2000000 {TWO_WORKERS} 16 "
-        "--segment-length 50 --batch-size 600 --num-epochs 8 --hidden-sizes 128 128 --normalize-returns --gamma 0.95 "
-        "--learning-rate 1e-3 --entropy-coef 0.01 --entropy-coef-final 0.0 --eval-interval 0",
-        "latest", 300, 3, "300 episodes of each agent >= -12",
-    ),
+    "simple-spread": _simple_spread("--num-agents 3 --batch-size 600"),
+    "simple-spread-own": _simple_spread("--num-policies 3 --batch-size 200"),
     **{
         name: Task(
             f"ppo --env lbforaging:{env} --team-reward sum --total-steps {steps} {TWO_WORKERS} 16 --segment-length 64 "
@@ -293,15 +299,24 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
         count = int(steps[1].replace(",", ""))
         return Outcome(seed, seconds, count, train.returncode, math.nan, math.nan, None, judged.stdout.strip())
     score = penstock("eval", str(run_dir), "--episodes", str(task.episodes), "--checkpoint", task.checkpoint)
-    found = re.search(r"mean return (\S+) \+/- (\S+) over", score.stdout)
+    found = scored(score.stdout)
     success = re.search(r"success rate (\S+)", score.stdout)
     if found is None or steps is None:
         printed = train.stdout + train.stderr + score.stdout + score.stderr
         sys.exit(f"the commands did not print what was expected:\n{printed}")
     return Outcome(
-        seed, seconds, int(steps[1].replace(",", "")), train.returncode, float(found[1]), float(found[2]),
+        seed, seconds, int(steps[1].replace(",", "")), train.returncode, *found,
         None if success is None else float(success[1]),
     )  # fmt: skip
+
+
+def scored(printed: str) -> tuple[float, float] | None:
+    """Mean and deviation of the returns that ``penstock eval`` printed, over all policies; None: it printed none."""
+    each = [(float(mean), float(std)) for mean, std in re.findall(r"mean return (\S+) \+/- (\S+) over", printed)]
+    if not each:
+        return None
+    of_all = statistics.fmean(mean for mean, _ in each)
+    return of_all, math.sqrt(statistics.fmean(std**2 + (mean - of_all) ** 2 for mean, std in each))
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
