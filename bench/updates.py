@@ -1,18 +1,24 @@
-"""Updates per second of TD3, SAC and DDPG, beside Stable-Baselines3's and SBX's, in one run: only learning.
+"""Updates per second, beside Stable-Baselines3's and SBX's, in one run: only learning.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
-        [--threads 1 2] [--algorithms td3 sac ddpg]
+        [--threads 1 2] [--algorithms td3 sac ddpg dqn c51 appo] [--profile]
 
-Shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), networks of 256x256, batches of 256, learning rate 3e-4, on
-the CPU; a full replay buffer of each library's own, and the batch drawn from it, are part of it. Penstock's learner is
-polled as the serial backend does it: it draws in the same thread, publishes its weights and reports after every update.
-Each peer lives in an environment of its own (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). SBX
-makes 1 or 32 updates in a call: the faster is what ratios are to.
+TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
+distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks of 256x256, batches of 256, learning rate
+3e-4, on the CPU; a full replay buffer of each library's own, and the batch drawn from it, are part of it. Penstock's
+learner is polled as the serial backend does it: it draws in the same thread, publishes its weights and reports after
+every update. APPO's updates are of one batch in memory, 8 segments of 32 steps; reading them from their slots and
+publishing is left out. Each peer lives in an environment of its own (python -m venv X; X/bin/pip install
+stable-baselines3 or sbx-rl). TD3, SAC and DDPG are measured beside both, DQN beside Stable-Baselines3. SBX makes 1 or
+32 updates in a call: the faster is what ratios are to.
+
+--profile prints beside which part of an update's time goes into what, with one thread (bench/update_parts.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import json
 import os
@@ -21,12 +27,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from update_parts import OPTIMISER, SAMPLE, marked, shares_of
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch without a run
 
 from penstock.algorithms import load_algorithm
 from penstock.bench.machine import describe
@@ -35,41 +46,93 @@ from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.backends.launcher import KEEP_MEMORY
 from penstock.engine.paths.replay import make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
+from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
+from tests.engine.collecting import Collecting
 
-OBSERVATION = ObservationSpec((17,), "float32")
-ACTION = ActionSpec((6,), "float32", low=(-1.0,) * 6, high=(1.0,) * 6)
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured: an algorithm, with settings, on shapes, and the peers that have it."""
+
+    algorithm: str
+    observation: ObservationSpec
+    action: ActionSpec
+    settings: tuple[tuple[str, Any], ...] = ()
+    peers: tuple[str, ...] = ("sb3", "sbx")
+
+
+CHEETAH = ObservationSpec((17,), "float32"), ActionSpec((6,), "float32", low=(-1.0,) * 6, high=(1.0,) * 6)
+LANDER = ObservationSpec((8,), "float32"), ActionSpec((), "int64", num_actions=4)
+WORKS = {
+    "td3": Work("td3", *CHEETAH),
+    "sac": Work("sac", *CHEETAH),
+    "ddpg": Work("ddpg", *CHEETAH),
+    "dqn": Work("dqn", *LANDER, peers=("sb3",)),
+    "c51": Work("dqn", *LANDER, settings=(("distributional", "c51"),), peers=()),
+    "appo": Work("appo", *CHEETAH, peers=()),
+}
 SETTINGS = {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4}
 LANES = 1000  # that fill the buffer together
 WARM_UP = 50  # updates
 HOW_TO_GET_PEERS = "peers: --sb3 and --sbx name interpreters that have stable-baselines3 and sbx-rl"
 
 
-class Penstock:
-    """The learner in this process, with a full buffer and nobody who writes to it.
+class Learning:
+    """A learner in this process.
+
+    Attributes
+    ----------
+    update
+        Makes one update.
+    """
+
+    update: Callable[[], object]
+
+    def seconds(self, updates: int, threads: int) -> float:
+        """How long so many updates take with so many threads of torch."""
+        torch.set_num_threads(threads)
+        began = time.perf_counter()
+        for _ in range(updates):
+            self.update()
+        return time.perf_counter() - began
+
+    def shares(self, updates: int) -> dict[str, float]:
+        """Part of an update's time that goes into what, the largest first."""
+        torch.set_num_threads(1)
+        self.mark()
+        return shares_of(self.update, updates)
+
+    def mark(self) -> None:
+        """Let a profile tell parts of an update apart."""
+        raise NotImplementedError
+
+
+class Replaying(Learning):
+    """The learner from replay, with a full buffer and nobody who writes to it.
 
     Parameters
     ----------
-    algorithm
-        Its name.
+    work
+        What it learns.
     rows
         Size of the buffer, a multiple of 1,000.
+    precision
+        Of hidden layers.
     """
 
-    versions = f"Penstock with torch {torch.__version__}"
-
-    def __init__(self, algorithm: str, rows: int, precision: str = "float32") -> None:
-        kind = load_algorithm(algorithm)
+    def __init__(self, work: Work, rows: int, precision: str = "float32") -> None:
+        kind = load_algorithm(work.algorithm)
         unlimited = {"learning_starts": rows, "ratio_slack": 10**9, "total_steps": 10**9}
         values = {"env": "HalfCheetah-v5", "backend": "serial", "num_workers": 1, "buffer_size": rows}
-        settings = {**values, **SETTINGS, **unlimited, "precision": precision}
-        learns: Any = kind(make_config(kind.Config, settings), OBSERVATION, ACTION)
+        settings = {**values, **SETTINGS, **unlimited, **dict(work.settings), "precision": precision}
+        learns: Any = kind(make_config(kind.Config, settings), work.observation, work.action)
         model = learns.build_model()
         replay, _ = make_replay(learns, Start(), None)
-        _fill(replay.buffer, rows)
+        _fill(replay.buffer, rows, work)
         replay.limiter.insert(rows)
         arena = ExperienceArena.create(run_shape(learns, model))
         arena.control[Control.GOAL] = 10**9
@@ -77,22 +140,74 @@ class Penstock:
         gc.collect()
         gc.freeze()  # as the launcher does: what is imported is none of the collector's business
         self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay)
+        self._learns, self._buffer = learns, replay.buffer
         self.seconds(WARM_UP, 1)
 
-    def seconds(self, updates: int, threads: int) -> float:
-        """How long so many updates take with so many threads of torch."""
-        torch.set_num_threads(threads)
-        began = time.perf_counter()
-        for _ in range(updates):
-            if not self._learner.poll():
-                raise RuntimeError("the rate limiter held an update back: what is measured is not the update")
-        return time.perf_counter() - began
+    def update(self) -> None:
+        """Make one update."""
+        if not self._learner.poll():
+            raise RuntimeError("the rate limiter held an update back: what is measured is not the update")
 
-    def cpu_seconds_per_update(self, updates: int = 400) -> float:
-        """What an update costs one thread; what others take from its core does not count."""
-        began = time.thread_time()
-        self.seconds(updates, threads=1)
-        return (time.thread_time() - began) / updates
+    def mark(self) -> None:
+        """As of `Learning`."""
+        reader: Any = self._learner._reader
+        reader.ask, reader.take = marked(SAMPLE, reader.ask), marked(SAMPLE, reader.take)
+        self._buffer.update_priorities = marked(SAMPLE, self._buffer.update_priorities)
+        for optimizer in self._learns.optimizers.values():
+            optimizer.step = marked(OPTIMISER, optimizer.step)
+
+
+class Moving(gymnasium.Env):
+    """HalfCheetah's shapes, of random numbers."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return self.np_random.standard_normal(17, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return self.np_random.standard_normal(17, np.float32), 1.0, False, False, {}
+
+
+class OfSegments(Learning):
+    """An algorithm that learns from segments, and one batch of random ones.
+
+    Parameters
+    ----------
+    work
+        What it learns.
+    precision
+        Of hidden layers.
+    """
+
+    def __init__(self, work: Work, precision: str = "float32") -> None:
+        one_update = {"num_envs_per_worker": 8, "segment_length": 32, "num_minibatches": 1, "num_epochs": 1}
+        settings = {**one_update, **SETTINGS, "precision": precision}
+        run = Collecting(load_algorithm(work.algorithm), env=Moving, env_kwargs={}, **settings)
+        self._batch, self._learns = run.take(), run.algorithm
+        run.close()
+        self._model = self._learns.build_model()
+        self._learns.begin(self._model)
+        self._optimizer = self._learns.build_optimizer(self._model)
+        self._autocast = self._learns.autocast(torch.device("cpu"))
+        self._generator = torch.Generator().manual_seed(0)
+        self.seconds(WARM_UP, 1)
+
+    def update(self) -> None:
+        """Make one update."""
+        fresh = dataclasses.replace(self._batch, targets={})
+        learn_batch(self._learns, self._model, self._optimizer, fresh, self._generator, self._autocast)
+
+    def mark(self) -> None:
+        """As of `Learning`."""
+        self._optimizer.step = marked(OPTIMISER, self._optimizer.step)
+
+
+def learning(work: Work, rows: int, precision: str = "float32") -> Learning:
+    """Make ready what is measured."""
+    return OfSegments(work, precision) if work.algorithm == "appo" else Replaying(work, rows, precision)
 
 
 class Peer:
@@ -119,7 +234,7 @@ class Peer:
         self._ask({"open": algorithm, "rows": rows, "warm_up": WARM_UP, **SETTINGS})
 
     def seconds(self, updates: int, threads: int, **more: Any) -> float:
-        """As of `Penstock`."""
+        """As of `Learning`."""
         return float(self._ask({"updates": updates, "threads": threads, **more}))
 
     def close(self) -> None:
@@ -140,16 +255,18 @@ class Peer:
         return json.loads(line)
 
 
-def _fill(buffer: Any, rows: int) -> None:
+def _fill(buffer: Any, rows: int, work: Work) -> None:
     """Random transitions, one in a thousand the last of its episode."""
     random = np.random.default_rng(0)
     writer = buffer.writer(LANES)
-    obs = random.standard_normal((LANES, *OBSERVATION.shape), np.float32)
+    obs = random.standard_normal((LANES, *work.observation.shape), np.float32)
+    num_actions = work.action.num_actions
     for _ in range(rows // LANES):
         next_obs = random.standard_normal(obs.shape, np.float32)
+        numbers = random.uniform(-1.0, 1.0, (LANES, *work.action.shape)).astype(np.float32)
         writer.add(
             obs=obs,
-            action=random.uniform(-1.0, 1.0, (LANES, *ACTION.shape)).astype(np.float32),
+            action=random.integers(0, num_actions, LANES) if num_actions else numbers,
             reward=random.standard_normal(LANES, np.float32),
             next_obs=next_obs,
             terminated=random.random(LANES) < 1e-3,
@@ -160,10 +277,11 @@ def _fill(buffer: Any, rows: int) -> None:
 
 def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespace) -> None:
     """Measure one algorithm in alternating rounds, another library first each time, and print its lines."""
-    ours = {"float32": Penstock(name, arguments.rows)}
+    work = WORKS[name]
+    ours = {"float32": learning(work, arguments.rows)}
     if arguments.bfloat16:
-        ours["bfloat16"] = Penstock(name, arguments.rows, precision="bfloat16")
-    sb3, sbx = peers
+        ours["bfloat16"] = learning(work, arguments.rows, precision="bfloat16")
+    sb3, sbx = (python if peer in work.peers else None for peer, python in zip(("sb3", "sbx"), peers, strict=True))
     for threads in arguments.threads:
         players: dict[str, Callable[[], float]] = {
             f"penstock {precision}": partial(one.seconds, arguments.updates, threads) for precision, one in ours.items()
@@ -195,6 +313,9 @@ def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespa
             spread = f"{min(rates[who]):,.0f}-{max(rates[who]):,.0f}"
             print(f"{name:<5} {threads:>7}  {who:<17} {rate:>9,.0f}{cells}   {spread}")
         sys.stdout.flush()
+    for precision, one in ours.items() if arguments.profile else ():
+        parts = ", ".join(f"{part} {share:.0%}" for part, share in one.shares(arguments.updates).items())
+        print(f"{name:<5} {1:>7}  penstock {precision}: {parts}", flush=True)
 
 
 def main() -> None:
@@ -203,7 +324,8 @@ def main() -> None:
     parser.add_argument("--sb3", type=Path)
     parser.add_argument("--sbx", type=Path)
     parser.add_argument("--bfloat16", action="store_true")
-    parser.add_argument("--algorithms", nargs="+", choices=("td3", "sac", "ddpg"), default=["td3", "sac", "ddpg"])
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--algorithms", nargs="+", choices=WORKS, default=["td3", "sac", "ddpg"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=416)
@@ -214,7 +336,9 @@ def main() -> None:
     if not KEEP_MEMORY.items() <= os.environ.items():  # what the processes of a run are started with
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     print(describe())
-    print(f"{Penstock.versions}; {HOW_TO_GET_PEERS if not (arguments.sb3 and arguments.sbx) else ''}")
+    print(
+        f"Penstock with torch {torch.__version__}; {HOW_TO_GET_PEERS if not (arguments.sb3 and arguments.sbx) else ''}"
+    )
     print(f"updates per second, medians of {arguments.rounds} rounds of {arguments.updates} updates, in turns")
     print(f"{'':<5} {'threads':>7}  {'who':<17} {'updates':>9} {'to sb3':>8} {'to sbx':>8}   slowest and fastest round")
     for name in arguments.algorithms:

@@ -13,17 +13,17 @@ import time
 
 import stable_baselines3
 import torch
-from halfcheetah_shapes import Shapes, fill
+from shapes import fill, shapes_for
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-ALGORITHMS = {name.lower(): getattr(stable_baselines3, name) for name in ("TD3", "SAC", "DDPG")}
+ALGORITHMS = {name.lower(): getattr(stable_baselines3, name) for name in ("TD3", "SAC", "DDPG", "DQN")}
 
 
 def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
     """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
     model: OffPolicyAlgorithm = ALGORITHMS[algorithm](
-        "MlpPolicy", Shapes(), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
+        "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
         policy_kwargs={"net_arch": hidden_sizes}, device="cpu", seed=0,
     )  # fmt: skip
     model.set_logger(Logger(None, []))

@@ -13,7 +13,7 @@ import time
 
 import jax
 import sbx
-from halfcheetah_shapes import Shapes, fill
+from shapes import fill, shapes_for
 from stable_baselines3.common.logger import Logger
 
 ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG")}
@@ -22,7 +22,7 @@ ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG"
 def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
     """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
     model = ALGORITHMS[algorithm](
-        "MlpPolicy", Shapes(), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
+        "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
         policy_kwargs={"net_arch": hidden_sizes}, seed=0,
     )  # fmt: skip
     model.set_logger(Logger(None, []))

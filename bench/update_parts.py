@@ -1,0 +1,59 @@
+"""What the time of an update goes into, by torch.profiler.
+
+An operation counts where it was called: in the optimiser's step, or while a batch is drawn and its priorities are set;
+or else by its name, as one of the matrix products or as another operation. Python is what is left of the update. The
+profiler itself slows Python and small operations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from penstock.nn import fused
+
+PYTHON, PRODUCTS, OTHER = "Python", "matrix products", "other operations of torch"
+OPTIMISER, SAMPLE = "optimiser", "drawing the batch"
+# The last are of the layers in penstock/nn/fused.py: biases and activations are computed with the products.
+PRODUCT_NAMES = {"aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "_Pass", "_PassBackward", PRODUCTS}
+
+
+def marked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which a profile then tells apart as this part."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        with record_function(part):
+            return function(*given, **named)
+
+    return call
+
+
+def shares_of(update: Callable[[], object], updates: int) -> dict[str, float]:
+    """Share of each part in the time of an update, the largest first; their sum is 1."""
+    forward = fused._forward
+    fused._forward = marked(PRODUCTS, forward)
+    try:
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            for _ in range(updates):
+                marked(PYTHON, update)()
+    finally:
+        fused._forward = forward
+    times = Counter[str]()
+    for event in found.events():
+        times[_part_of(event)] += event.self_cpu_time_total
+    total = sum(times.values())
+    return {part: time / total for part, time in times.most_common()}
+
+
+def _part_of(event: Any) -> str:
+    around = event
+    while around is not None:
+        if around.name in (OPTIMISER, SAMPLE):
+            return str(around.name)
+        around = around.cpu_parent
+    if event.name == PYTHON:
+        return PYTHON
+    return PRODUCTS if event.name in PRODUCT_NAMES else OTHER
