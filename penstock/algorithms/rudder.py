@@ -303,9 +303,10 @@ def contributions(
     memory : Tensor
         Cells after the last row.
     """
-    prediction, after = predictor.unroll(inputs, first, valid, memory)
+    output, after = predictor.unroll(inputs, first, valid, memory)
+    prediction = predictor.as_return(output)
     # Before its first step an episode is predicted to return 0; a row that is no step has moved nothing.
-    found = torch.where(valid, differences(predictor.as_return(prediction), before, first), 0.0)
+    found = torch.where(valid, differences(prediction, before, first), 0.0)
     if num_points:
         explained = _integrated(predictor, inputs, first, valid, memory, num_points)
         number = first.long().cumsum(0)
@@ -313,7 +314,7 @@ def contributions(
         total = torch.zeros(shape, device=found.device).scatter_add_(0, number, found - explained)
         steps = torch.zeros(shape, device=found.device).scatter_add_(0, number, valid.float())
         found = explained + valid * (total / steps.clamp(min=1.0)).gather(0, number)
-    return found, predictor.as_return(prediction[-1]), after
+    return found, prediction[-1], after
 
 
 def _integrated(

@@ -119,18 +119,32 @@ def test_the_first_change_of_a_segment_is_from_the_last_observation_of_the_one_b
     last, alike = dict[int, torch.Tensor](), list[bool]()
     redistribute = Redistribution._redistribute
 
-    def watched(self, batch, index, quality):
-        for column in index.tolist():
-            lane, row = int(batch.lane[column]), int(batch.valid[:, column].nonzero()[-1])
+    def watched(self, batch, quality):
+        for column, lane in enumerate(batch.lane.tolist()):
+            row = int(batch.valid[:, column].nonzero()[-1])
             if lane in last:
                 alike.append(torch.equal(self._before[lane], last[lane]))
             last[lane] = batch.obs[row, column].clone()
-        return redistribute(self, batch, index, quality)
+        return redistribute(self, batch, quality)
 
     monkeypatch.setattr(Redistribution, "_redistribute", watched)
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(500, quiet=True)
     assert len(alike) > 20 and all(alike) and len({tuple(obs.tolist()) for obs in last.values()}) > 1
+
+
+def test_of_a_lane_that_waits_for_its_turn_the_last_observation_of_its_own_steps_is_remembered():
+    with Trainer(Remembering, **SMALL) as trainer:
+        trainer.train(200, quiet=True)
+        role: Any = trainer._supervisor.backend._roles["learner"]
+        redistribution, batch = role._redistribution, trainer._policies[0].algorithm.batches[-1]
+        batch = batch.segments(torch.from_numpy(next(each_lane_once(batch.lane.numpy()))))
+        before, batch.valid = redistribution._before.clone(), torch.ones_like(batch.valid)
+        batch.valid[5:, 0] = batch.valid[:, 1] = False
+        redistribution._redistribute(batch, 1.0)
+    kept = redistribution._before[batch.lane]
+    assert torch.equal(kept[0], batch.obs[4, 0]) and torch.equal(kept[2:], batch.obs[-2, 2:])
+    assert torch.equal(kept[1], before[batch.lane[1]]) and not torch.equal(kept[1], batch.obs[-2, 1])
 
 
 def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():

@@ -103,10 +103,11 @@ class Redistribution:
             index = torch.from_numpy(columns).to(self._device)
             if quality == 0.0:  # only what is under way goes on
                 index = index[self._account.quality[batch.lane[index]] > 0]
-            if len(index):
-                reward[:, index], qualities[:, index] = self._redistribute(batch, index, quality)
-        steps = batch.valid.sum()
-        self._share = float(((qualities > 0) & batch.valid).sum() / steps) if steps else 0.0
+            if len(index) == len(lanes):
+                reward, qualities = self._redistribute(batch, quality)
+            elif len(index):
+                reward[:, index], qualities[:, index] = self._redistribute(batch.segments(index), quality)
+        self._share = float((qualities > 0).sum() / batch.valid.sum().clamp(min=1))
         if self._replaces:
             batch.reward = reward
         elif self._share:
@@ -121,24 +122,27 @@ class Redistribution:
         """Let the running episodes of lanes of which a segment is missing keep their original rewards."""
         has_gap = numbers != self._next_numbers[lanes]
         self._next_numbers[lanes] = numbers + 1
-        self._account.close(torch.from_numpy(lanes[has_gap]).to(self._device))
+        if has_gap.any():
+            self._account.close(torch.from_numpy(lanes[has_gap]).to(self._device))
 
-    def _redistribute(self, batch: Batch, index: Tensor, quality: float) -> tuple[Tensor, Tensor]:
-        """Redistributed rewards and their quality, ``[T, K]``, of segments (int64 ``[K]``) of different lanes."""
-        lanes, valid, first = batch.lane[index], batch.valid[:, index], batch.first[:-1, index]
-        obs = self._observation.newest_of(batch.obs[:-1, index])
-        inputs = self._predictor.inputs(obs, self._before[lanes], first, batch.action[:, index])
+    def _redistribute(self, batch: Batch, quality: float) -> tuple[Tensor, Tensor]:
+        """Redistributed rewards and their quality, ``[T, B]``, of segments of different lanes."""
+        lanes, valid, first = batch.lane, batch.valid, batch.first[:-1]
+        obs = self._observation.newest_of(batch.obs[:-1])
+        inputs = self._predictor.inputs(obs, self._before[lanes], first, batch.action)
         contribution, self._predicted[lanes], self._memory[lanes] = contributions(
             self._predictor, inputs, first, valid, self._memory[lanes], self._predicted[lanes], self._points,
         )  # fmt: skip
         reward, of_step, account = redistribute(
-            contribution, batch.reward[:, index], first, batch.terminated[:, index], valid,
-            self._account.of(lanes), quality,
-        )  # fmt: skip
+            contribution, batch.reward, first, batch.terminated, valid, self._account.of(lanes), quality
+        )
         self._account.put(lanes, account)
-        last_step = (valid * torch.arange(1, len(valid) + 1, device=valid.device).unsqueeze(1)).argmax(0)
-        has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waits for its turn has none
-        self._before[lanes[has_steps]] = obs[last_step[has_steps], has_steps]
+        if valid.all():
+            self._before[lanes] = obs[-1]
+        else:
+            last_step = (valid * torch.arange(1, len(valid) + 1, device=valid.device).unsqueeze(1)).argmax(0)
+            has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waits for its turn has none
+            self._before[lanes[has_steps]] = obs[last_step[has_steps], has_steps]
         return reward, of_step
 
 
