@@ -125,10 +125,14 @@ def _cells(record: dict[str, Any]) -> list[str]:
     ]
 
 
-def _spread(spread: dict[str, float | None]) -> str:
-    """From the lowest to the highest round or seed, as far as they are known."""
+def _spread(spread: dict[str, Any]) -> str:
+    """From the lowest to the highest round or seed, and the interval of their median, as far as they are known."""
     words = (("lowest", "from"), ("highest", "to"))
-    return " ".join(f"{word} {_number(value)}" for end, word in words if (value := spread[end]) is not None)
+    shown = " ".join(f"{word} {_number(value)}" for end, word in words if (value := spread[end]) is not None)
+    if "interval" not in spread:
+        return shown
+    low, high = spread["interval"]
+    return f"{shown}; median within {_number(low)} to {_number(high)} (95 %)"
 
 
 def _beside(against: dict[str, Any] | None) -> str:

@@ -72,6 +72,11 @@ def test_a_row_shows_figure_spread_peer_target_and_where_it_comes_from(bench):
     ]
 
 
+def test_a_spread_has_the_interval_of_its_median_where_there_is_one(bench):
+    spread = {"lowest": 264, "highest": 1208, "interval": [264, 408]}
+    assert "| from 264 to 1,208; median within 264 to 408 (95 %) |" in bench["table"]([a_record(spread=spread)])
+
+
 def test_a_page_without_a_place_for_the_table_is_refused(bench):
     with pytest.raises(ValueError, match="needs the lines"):
         bench["with_table"](f"# Page\n\n{bench['BEGIN']}\n", "| table |")
