@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-from updates import Penstock
+from updates import WORKS, learning
 
 import penstock
 from penstock.bench.machine import describe
@@ -87,7 +87,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     print(describe())
-    seconds = Penstock("td3", SETTINGS["buffer_size"]).cpu_seconds_per_update()
+    seconds = learning(WORKS["td3"], SETTINGS["buffer_size"]).cpu_seconds_per_update()
     print(f"an update takes {1e3 * seconds:.2f} ms of CPU time, and so does a step", flush=True)
     found: dict[str, list[Rates]] = {"serial": [], "local": []}
     for _ in range(arguments.repeats):

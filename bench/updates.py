@@ -100,6 +100,12 @@ class Learning:
             self.update()
         return time.perf_counter() - began
 
+    def cpu_seconds_per_update(self, updates: int = 400) -> float:
+        """What an update costs one thread; what others take from its core does not count."""
+        began = time.thread_time()
+        self.seconds(updates, threads=1)
+        return (time.thread_time() - began) / updates
+
     def shares(self, updates: int) -> dict[str, float]:
         """Part of an update's time that goes into what, the largest first."""
         torch.set_num_threads(1)
