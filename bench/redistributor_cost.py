@@ -2,11 +2,15 @@
 
     python bench/redistributor_cost.py --parts
     python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]
+    python bench/redistributor_cost.py --own IMPALA [--turns 4] [--seconds 20]
 
 APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
-redistributor has the second one for itself. Two rates are printed, the steps that are learned from per second of the
-clock, and per second that learner and worker were on their core: other programs disturb the first one, and the second
-one less. The learner is the limit where it hardly waits for data; the share of its time in which it does is printed.
+redistributor has the second one for itself. Predictions are always trusted, so that every batch is redistributed: the
+share of steps is printed. Two rates are printed, the steps that are learned from per second of the clock, and per
+second that learner and worker were on their core: other programs disturb the first one, and the second one less. The
+learner is the limit where it hardly waits for data; the share of its time in which it does is printed. ``--own``
+measures an algorithm with the settings that it has by itself: its learner is far quicker, and redistribution a larger
+part of its work.
 
 ``--parts`` measures in one process instead what part of the learner's time redistribution takes, with the settings that
 each algorithm has by itself and with predictions that are always trusted: nothing runs beside it there.
@@ -31,6 +35,8 @@ ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtThe
 WARM_UP = 5.0  # seconds
 STEPS = 10_000  # before a part is measured, and twice as many while it is
 LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
+ALGORITHMS = ("PPO", "APPO", "PQN", "A2C", "IMPALA")
+TRUSTING = {"redistribution_max_error": 2.0}  # no error is as large: whatever is predicted is used
 
 
 def cpu_seconds(pid: int) -> float:
@@ -68,11 +74,15 @@ class Window:
 def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
     """One turn: rates, and the share of the time in which the learner waited for data."""
     settings: dict[str, Any] = {
-        "num_workers": 1, "num_envs_per_worker": 16, "segment_length": 32, "batch_size": 512, "total_steps": 10**8,
-        "num_epochs": given.epochs, "hidden_sizes": (given.hidden, given.hidden), "eval_interval": 0, "run_dir": None,
-        "env_kwargs": {"env_id": "CartPole-v1", "max_episode_steps": given.length}, "backend": "local",
+        "num_workers": 1, "num_envs_per_worker": 16, "total_steps": 10**8, "eval_interval": 0, "run_dir": None,
+        "env_kwargs": {"env_id": "CartPole-v1", "max_episode_steps": given.length}, "backend": "local", **TRUSTING,
     }  # fmt: skip
-    with penstock.APPO(ENVIRONMENT, rewards=rewards, **settings) as algo:
+    if not given.own:
+        settings |= {
+            "segment_length": 32, "batch_size": 512, "num_epochs": given.epochs,
+            "hidden_sizes": (given.hidden, given.hidden),
+        }  # fmt: skip
+    with getattr(penstock, given.own or "APPO")(ENVIRONMENT, rewards=rewards, **settings) as algo:
         window = Window(algo, given.seconds)
         algo.train(quiet=True, on_update=window)
         roles, shown = {str(role.name): role.activities for role in algo.status.roles}, algo.status.experience
@@ -125,12 +135,13 @@ def main() -> None:
     flags.add_argument("--epochs", type=int, default=10)
     flags.add_argument("--hidden", type=int, default=256, help="width of both hidden layers")
     flags.add_argument("--length", type=int, default=200, help="most steps of an episode")
+    flags.add_argument("--own", choices=ALGORITHMS, metavar="ALGORITHM", help="with the settings that it has by itself")
     flags.add_argument("--parts", action="store_true", help="of the learner's time, in one process")
     given = flags.parse_args()
     print(describe())
     if given.parts:
         Rudder.quality = 1.0  # type: ignore[assignment, method-assign]
-        for algorithm in ("PPO", "APPO", "PQN", "A2C", "IMPALA"):
+        for algorithm in ALGORITHMS:
             print(f"{algorithm:8} {part(algorithm, given):.1%}", flush=True)
         return
     found: dict[str, list[dict[str, float]]] = {"environment": [], "rudder": []}
