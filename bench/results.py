@@ -6,7 +6,8 @@
 replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
 printed; ``--write`` puts it into docs/performance.md, the table of final policies into docs/results.md, and into
 docs/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each between two
-comments of the page. ``history/runs/`` holds runs (see keep_runs.py). A comment of a page such as
+comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
+keep_runs.py). A comment of a page such as
 ``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
 prints, and with ``--out`` by the picture that it draws.
 """
