@@ -63,15 +63,16 @@ class Config(PopulationConfig):
     policy_of: str | Callable[..., Any] | None = None
     """Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the environment
     in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also itself."""
-    opponents: Literal["none", "past"] = "none"
-    """With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-    play all seats but one."""
+    opponents: str = "none"
+    """With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+    seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest weights,
+    and learns nothing there. "none": no guests play."""
     opponent_pool: int = 8
     """Past versions that guests play."""
     opponent_interval: int | None = None
     """Steps between two versions that enter the pool; None: twenty in total_steps."""
     opponent_share: float = 0.5
-    """Share of the games in which guests play; the rest is play against itself."""
+    """Share of the games in which guests play; in the others there are none."""
     opponent_sampling: Literal["uniform", "hard"] = "uniform"
     """How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it."""
     eval_against: tuple[str | Callable[..., Any], ...] = ()
@@ -235,6 +236,12 @@ class Config(PopulationConfig):
                 f'evaluator="node" is for backend="ray", found backend="{self.backend}", which has no nodes: use '
                 'backend="ray", or leave it out'
             )
+
+    @property
+    def policy_names(self) -> list[str]:
+        """Names of the policies of a run of several; empty where it has one."""
+        numbers = range(self.num_policies if self.num_policies > 1 else 0)
+        return list(self.policies) or [str(number) for number in numbers]
 
     @property
     def num_nodes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.checking import ConfigError, require
+from penstock.config.checking import ConfigError, closest, require
 from penstock.config.finding import find_object
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ other policies as they are now."""
 
 def require_legal_opponents(config: Config) -> None:
     """Raise `ConfigError` where a setting of self-play is outside what is legal, whatever the environment is."""
+    names = config.policy_names
+    if config.opponents not in ("none", "past", *names):
+        known = ["none", "past", *names]
+        legal = "use 'none' or 'past'" + (f", or the name of a policy: {', '.join(names)}" if names else "")
+        raise ConfigError(f"opponents={config.opponents!r} is not legal{closest(config.opponents, known)}; {legal}")
     require(config.opponent_pool > 0, "opponent_pool", config.opponent_pool, "more than 0")
     interval, share = config.opponent_interval, config.opponent_share
     require(interval is None or interval > 0, "opponent_interval", interval, "more than 0, or None")
@@ -26,8 +31,8 @@ def require_legal_opponents(config: Config) -> None:
         is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST, OTHERS) or ":" in opponent
         legal = 'opponents such as "random", "best", "others", "module:name" and "file.py:name"'
         require(is_known, "eval_against", config.eval_against, legal)
-    names = [name_of(opponent) for opponent in config.eval_against]
-    if doubled := [name for name in names if names.count(name) > 1]:
+    against = [name_of(opponent) for opponent in config.eval_against]
+    if doubled := [name for name in against if against.count(name) > 1]:
         raise ConfigError(f"eval_against has {doubled[0]!r} twice: results go by the names of opponents")
     if config.eval_against[:1] == (BEST,):
         raise ConfigError(
@@ -46,17 +51,26 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
     agents
         Names of the agents; empty where the environment has one.
     """
-    plays_past = config.opponents != "none"
-    if not plays_past and not config.eval_against:
+    has_guests = config.opponents != "none"
+    if not has_guests and not config.eval_against:
         return
-    name = f"opponents={config.opponents!r}" if plays_past else f"eval_against={config.eval_against!r}"
+    name = f"opponents={config.opponents!r}" if has_guests else f"eval_against={config.eval_against!r}"
     if len(agents) < 2:
         raise ConfigError(f"{name}: the environment has one agent, and opponents need an environment of several")
-    has_several = bool(config.policies) or config.num_policies > 1
-    if plays_past and has_several:
+    has_several = bool(config.policy_names)
+    if config.opponents == "past" and has_several:
         raise ConfigError(
             f"{name}: several policies play the agents, each of which is the others' opponent: use one policy, of "
-            "which past versions can play every seat, or leave this out"
+            f"which past versions can play every seat, or name one that is to be a guest: opponents="
+            f"{config.policy_names[0]!r}"
+        )
+    if has_guests and config.pbt is not None:
+        raise ConfigError(f"{name}: policies of a population copy each other, and have no guests: leave this out")
+    if live_guest_games(config) == config.num_envs_per_worker:
+        raise ConfigError(
+            f"{name}: with opponent_share={config.opponent_share} and num_envs_per_worker={config.num_envs_per_worker} "
+            "it is a guest in all environments, and would learn nothing: use a smaller opponent_share, or more "
+            "environments"
         )
     if OTHERS in config.eval_against and not has_several:
         raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has one: leave it out")
@@ -79,9 +93,16 @@ def name_of(opponent: str | Callable[..., Any]) -> str:
 
 
 def guest_games(config: Config) -> int:
-    """Environments of each rollout worker in which guests play all seats but one: as many in each of its groups."""
-    if config.opponents == "none" or (config.num_agents or 1) < 2:
-        return 0
+    """Environments of each rollout worker in which past versions play all seats but one: as many in each group."""
+    return _games_with_guests(config) if config.opponents == "past" and (config.num_agents or 1) > 1 else 0
+
+
+def live_guest_games(config: Config) -> int:
+    """Environments of each rollout worker of a run in which one of its policies is a guest: as many in each group."""
+    return _games_with_guests(config) if config.opponents in config.policy_names else 0
+
+
+def _games_with_guests(config: Config) -> int:
     groups = config.num_groups or 1
     return groups * max(1, round(config.opponent_share * config.num_envs_per_worker / groups))
 

@@ -11,6 +11,7 @@ from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
 from penstock.config.finding import find_object
 from penstock.config.making import make_config
+from penstock.config.opponents import live_guest_games
 
 AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
@@ -82,7 +83,19 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
             raise ConfigError(
                 f"policies: agent {agent!r} needs one policy, and {what}; the agents are {', '.join(found)}"
             )
-    return [PolicyConfig(name, played[name], _config_of(config, name, each, len(played[name]), len(found)))
+    games = live_guest_games(config)
+    envs = {name: config.num_envs_per_worker - (games if name == config.opponents else 0) for name in settings}
+    lanes = {name: envs[name] * len(played[name]) for name in settings}
+    # All policies have the same groups, which have as many environments with guests.
+    is_even = config.num_envs_per_worker % 2 == games % 2 == 0
+    num_groups = config.num_groups if not games or is_even else config.num_groups or 1
+    shares = {
+        name: {
+            "num_agents": len(played[name]), "num_envs_per_worker": envs[name], "num_groups": num_groups,
+            "total_steps": max(1, round(config.total_steps * lanes[name] / sum(lanes.values()))),
+        } for name in settings
+    }  # fmt: skip
+    return [PolicyConfig(name, played[name], _with_own(config, name, each, shares[name]))
             for name, each in settings.items()]  # fmt: skip
 
 
@@ -91,7 +104,7 @@ def _population(config: Config) -> list[PolicyConfig]:
 
     Each has a seed of its own, so that they start from different weights.
     """
-    names, size = _names(config), config.num_envs_per_worker
+    names, size = config.policy_names, config.num_envs_per_worker
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
         raise ConfigError(f"policies: {AGENTS} are given, and the environment has one agent: leave {AGENTS} out")
     if config.policy_of is not None:
@@ -120,13 +133,9 @@ def _population(config: Config) -> list[PolicyConfig]:
     return made
 
 
-def _names(config: Config) -> list[str]:
-    return list(config.policies) or [str(number) for number in range(config.num_policies)]
-
-
 def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Settings of each policy with the agents that `policy_of` gives it."""
-    names, played = _names(config), dict[str, list[str]]()
+    names, played = config.policy_names, dict[str, list[str]]()
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
         raise ConfigError(f"policy_of and {AGENTS} both say who plays what: give one")
     for agent in agents:
@@ -175,11 +184,6 @@ def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) 
                 f"{', '.join(agents)}"
             )
     return tuple(agent for agent in agents if any(fnmatchcase(agent, pattern) for pattern in patterns))
-
-
-def _config_of(config: Config, name: str, settings: Mapping[str, Any], num_agents: int, of: int) -> Config:
-    share = {"num_agents": num_agents, "total_steps": max(1, round(config.total_steps * num_agents / of))}
-    return _with_own(config, name, settings, share)
 
 
 def _with_own(config: Config, name: str, settings: Any, share: Mapping[str, Any]) -> Config:

@@ -45,14 +45,15 @@ class APPO(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -243,7 +244,7 @@ class APPO(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -360,14 +361,15 @@ class PPO(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -550,7 +552,7 @@ class PPO(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -663,14 +665,15 @@ class A2C(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -841,7 +844,7 @@ class A2C(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -948,14 +951,15 @@ class A3C(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -1101,7 +1105,7 @@ class A3C(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -1196,14 +1200,15 @@ class IMPALA(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -1392,7 +1397,7 @@ class IMPALA(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -1507,14 +1512,15 @@ class IMPACT(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -1677,7 +1683,7 @@ class IMPACT(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -1781,14 +1787,15 @@ class CLEAR(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -1981,7 +1988,7 @@ class CLEAR(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -2098,14 +2105,15 @@ class LASER(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -2296,7 +2304,7 @@ class LASER(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -2412,14 +2420,15 @@ class PQN(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -2586,7 +2595,7 @@ class PQN(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -2691,14 +2700,15 @@ class DQN(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -2912,7 +2922,7 @@ class DQN(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -3039,14 +3049,15 @@ class Rainbow(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -3260,7 +3271,7 @@ class Rainbow(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -3387,14 +3398,15 @@ class ApeX(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -3606,7 +3618,7 @@ class ApeX(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -3732,14 +3744,15 @@ class R2D2(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -3951,7 +3964,7 @@ class R2D2(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -4077,14 +4090,15 @@ class DDPG(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -4254,7 +4268,7 @@ class DDPG(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -4360,14 +4374,15 @@ class TD3(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -4543,7 +4558,7 @@ class TD3(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -4652,14 +4667,15 @@ class SAC(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -4833,7 +4849,7 @@ class SAC(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -4941,14 +4957,15 @@ class TQC(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -5129,7 +5146,7 @@ class TQC(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -5240,14 +5257,15 @@ class CrossQ(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -5427,7 +5445,7 @@ class CrossQ(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,
@@ -5538,14 +5556,15 @@ class ApeXDPG(Face):
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
     opponents
-        With several agents of one policy: "past": in a share of the games guests, frozen past versions of the policy,
-        play all seats but one.
+        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
+        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        weights, and learns nothing there. "none": no guests play.
     opponent_pool
         Past versions that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
-        Share of the games in which guests play; the rest is play against itself.
+        Share of the games in which guests play; in the others there are none.
     opponent_sampling
         How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
     eval_against
@@ -5723,7 +5742,7 @@ class ApeXDPG(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
-        opponents: Literal["none", "past"] = "none",
+        opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
         opponent_share: float = 0.5,

@@ -14,7 +14,7 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.preparation import run_shape, shape_of_guests
+from penstock.engine.preparation import run_shape, shapes_of_guests
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -177,7 +177,7 @@ def open_policies(
         for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=True)
     ]
     config = next(iter(algorithms.values())).config
-    guests = [shape_of_guests(config, shapes[0])] if shapes[0].guest_games else []
+    guests = shapes_of_guests(config, [*algorithms], shapes)
     first = ExperienceArena.create(_side_by_side([*shapes, *guests]))
     policies = []
     for number, (name, algorithm) in enumerate(algorithms.items()):
@@ -196,7 +196,7 @@ def open_policies(
             policy.go_on_from_best(run.of_policy(name).checkpoints)
         policies.append(policy)
     notes = [note for _, note in opened if note is not None]
-    return policies, [*_note_of_memory([*algorithms], shapes), *notes]
+    return policies, [*_note_of_memory([*algorithms, "guests"], [*shapes, *guests]), *notes]
 
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:
@@ -239,12 +239,13 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
 
 
 def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:
-    """What the policies of a run of several take of the memory, in words."""
-    if len(shapes) == 1:
+    """What the policies of a run of several, and their guests, take of the memory, in words."""
+    count = sum(not shape.is_of_guests for shape in shapes)
+    if count == 1:
         return []
     sizes = [shape.nbytes() / 2**20 for shape in shapes]
-    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip(names, sizes, strict=True))
-    return [f"{len(sizes)} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
+    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip(names, sizes, strict=False))
+    return [f"{count} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
 
 
 def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:

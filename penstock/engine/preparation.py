@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,20 +64,31 @@ def policy_workers(config: Config) -> int:
     return min(config.num_learners, config.workers) if config.backend == "local" else 1
 
 
-def shape_of_guests(config: Config, shape: RunShape) -> RunShape:
-    """The numbers of the arena of those who play past versions of a policy: a row for each guest, and a place to spare.
+def shapes_of_guests(config: Config, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
+    """The numbers of the arena of guests, a row for each guest; empty where none play.
+
+    Where they play past versions, it has a place for each in the pool, and one to spare.
 
     Parameters
     ----------
     config
         Settings of the run.
-    shape
-        The numbers of the policy's arena.
+    policies, shapes
+        Names of the policies, and the numbers of their arenas.
     """
-    return replace(
-        shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, num_places=config.opponent_pool + 1, num_policy_workers=1,
+    if config.opponents in policies:
+        number = list(policies).index(config.opponents)
+        games = max(shape.num_envs_per_worker for shape in shapes) - shapes[number].num_envs_per_worker
+        played: dict[str, Any] = {"num_envs_per_worker": games, "plays": number}
+    elif shapes[0].guest_games:
+        number, played = 0, {"num_places": config.opponent_pool + 1}
+    else:
+        return []
+    shape = replace(
+        shapes[number], segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
+        redistribution_nbytes=0, num_policy_workers=1, **played,
     )  # fmt: skip
+    return [shape]
 
 
 def resolve_env(config: Config) -> EnvSpec:

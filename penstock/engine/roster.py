@@ -82,8 +82,9 @@ def role_specs(
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
-    if guests := any(other.num_places for other in shape.others):
-        paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[0])
+    guests = next((other for other in shape.others if other.is_of_guests), None)
+    if guests is not None:
+        paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[guests.plays or 0])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
@@ -116,8 +117,8 @@ def role_specs(
                 specs += [replace(acts, number=rank), follower]
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
-    if guests and is_central:
-        specs.append(PolicyRole(algorithms[0], GuestPath(), policy_threads, len(policies)))
+    if guests is not None and is_central:
+        specs.append(PolicyRole(acting[-1], GuestPath(), policy_threads, len(policies)))
     return [*specs, EvaluatorRole(algorithms, env)]
 
 

@@ -1,4 +1,4 @@
-"""Games in which guests play: the learner has one seat, all others are guests', whose lanes nobody learns from."""
+"""Games in which guests play: they have lanes that nobody learns from."""
 
 from __future__ import annotations
 
@@ -98,3 +98,31 @@ class GuestGames(Games):
     def _hear(self, number: int, returns: Sequence[float]) -> None:
         if number >= self._first:
             self._seating.over(number - self._first, returns)
+
+
+class LiveGuestGames(Games):
+    """Games of several teams, in the last of which guests play the agents of one team: their lanes are the last ones.
+
+    Parameters
+    ----------
+    games, seeds
+        As for `Games`.
+    team
+        Number of that team.
+    count
+        In how many games; in the others the team plays its agents itself.
+    **given
+        As for `Games`.
+    """
+
+    def __init__(self, games: Sequence[Game], seeds: Sequence[int], *, team: int, count: int, **given: Any) -> None:
+        self._team = team
+        self._first = len(games) - count
+        super().__init__(games, seeds, **given)
+
+    def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
+        seated = super()._seated(teams)
+        kind, seats = seated[self._team]
+        own, others = seats[: self._first], seats[self._first :]
+        seated[self._team] = kind, [*own, *([] for _ in others)]
+        return [*seated, (GuestLanes, [*([] for _ in own), *others])]

@@ -17,10 +17,9 @@ from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
-from penstock.envs.game_group import Games, Over
+from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.group import Group, LanesAlone, SideBySide
-from penstock.envs.guests import GuestGames, Seating
 from penstock.envs.lanes import Lanes
 from penstock.envs.made import several_agents
 from penstock.envs.single import SingleLanes
@@ -53,8 +52,7 @@ def make_group(
     worker_index: int = 0,
     incarnation: int = 0,
     num_threads: int = 1,
-    seating: Seating | None = None,
-    over: Over | None = None,
+    games: Callable[..., Games] = Games,
 ) -> Group:
     """Make ``num_envs`` environments that step together.
 
@@ -70,10 +68,8 @@ def make_group(
         Whose lanes they are, for factories that ask (see `penstock.envs.factories`).
     num_threads
         Native threads that a vector environment may use, where it can be told.
-    seating
-        Decides who plays whom where guests play: then the lanes of a second policy are theirs. None: no guests play.
-    over
-        Hears how games of several agents end where no guests play, see `Games`.
+    games
+        Makes the group where environments have several agents: such as `GuestGames`, where guests play.
 
     Raises
     ------
@@ -99,7 +95,7 @@ def make_group(
             raise
         return SideBySide(made)
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
-    order = _Order(spec, worker_index, first_lane, seeds, num_threads, seating, over)
+    order = _Order(spec, worker_index, first_lane, seeds, num_threads, games)
     try:
         return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
     except BaseException:
@@ -185,8 +181,7 @@ class _Order:
     first_lane: int
     seeds: list[int]
     num_threads: int
-    seating: Seating | None = None
-    over: Over | None = None
+    games: Callable[..., Games] = Games
     made: list[Any] = field(default_factory=list)
 
     def make(self, lane: int | None, make: Callable[[], Any]) -> Any:
@@ -244,8 +239,7 @@ def _single_lanes(order: _Order) -> Group:
         for index in range(len(order.seeds))
     ]
     if isinstance(envs[0], Game):
-        make = partial(Games, over=order.over) if order.seating is None else partial(GuestGames, seating=order.seating)
-        return make(
+        return order.games(
             envs, order.seeds, name=order.spec.name, teams=order.spec.teams, team_reward=order.spec.team_reward,
             first_lane=order.first_lane, mask_is_in_info=order.spec.mask_is_in_info,
         )  # fmt: skip

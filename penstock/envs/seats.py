@@ -229,7 +229,7 @@ class SeatLanes(Lanes):
         """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
         lanes = self._lanes_of[number]
         rewards = {lane: self._number(lane, turn.rewards[seat]) for lane, seat in lanes if seat in turn.rewards}
-        if self._team_reward != "own":
+        if self._team_reward != "own" and lanes:
             total = sum(rewards.values())
             share = total if self._team_reward == "sum" else total / len(lanes)
             rewards = {lane: share for lane, _ in lanes if self._lives[lane]}

@@ -174,6 +174,8 @@ class ExperienceArena:
         for other in shape.others:
             begin += self.policies[-1].shape.nbytes()
             self.policies += (ExperienceArena(other, arena, fresh=fresh, begin=begin, first=self),)
+        if first is not None and shape.plays is not None:
+            self.weights = first.policies[shape.plays].weights
         self.pool = Pool(shape, array, block) if shape.num_places else None
         self.guests = self.policies[-1] if self.policies[-1].pool is not None and self.pool is None else None
 

@@ -92,6 +92,8 @@ class RunShape:
         Environments of each group in which guests play all seats but one.
     num_places
         Past versions that guests may play, where this is the arena of guests: its lanes are theirs. Else 0.
+    plays
+        Number of the policy by whose newest weights guests act, where this is the arena of such guests; else None.
     first_worker
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     num_learners
@@ -118,9 +120,15 @@ class RunShape:
     others: tuple[RunShape, ...] = ()
     guest_games: int = 0
     num_places: int = 0
+    plays: int | None = None
     first_worker: int = 0
     num_learners: int = 1
     num_policy_workers: int = 1
+
+    @property
+    def is_of_guests(self) -> bool:
+        """Whether nobody learns from its lanes."""
+        return self.num_places > 0 or self.plays is not None
 
     @property
     def num_lanes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.config import BEST, OTHERS, name_of
@@ -111,7 +112,8 @@ class MatchPlayer(Player):
         self._best = best
         self._seed = seed
         self._seating = OneSeat(lanes_for(episodes))
-        group = make_group(env, self._seating.num_games, seed=seed, seating=self._seating, **given)
+        games = partial(GuestGames, seating=self._seating)
+        group = make_group(env, self._seating.num_games, seed=seed, games=games, **given)
         assert isinstance(group, GuestGames)
         super().__init__(group)
         self._agents = group.agents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -63,7 +64,7 @@ class TeamPlayer(Player):
         **given: Any,
     ) -> None:
         self._num_games = lanes_for(episodes)
-        group = make_group(env, self._num_games, seed=seed, over=self._hear, **given)
+        group = make_group(env, self._num_games, seed=seed, games=partial(Games, over=self._hear), **given)
         assert isinstance(group, Games)
         super().__init__(group)
         if not group.ends and tuple(opponents) != (OTHERS,):

@@ -1,6 +1,7 @@
 """Evaluations against fixed opponents: from every seat, as many games each, and what is said of them."""
 
 import json
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,7 +66,8 @@ SERIAL: dict[str, Any] = {
 def guests_of(env, num_games, seat=0):
     seating = OneSeat(num_games)
     seating.seat, seating.outcomes = seat, [[] for _ in range(num_games)]
-    group = make_group(EnvSpec.resolve(env), num_games, worker_index=OUTSIDE, seating=seating)
+    games = partial(GuestGames, seating=seating)
+    group = make_group(EnvSpec.resolve(env), num_games, worker_index=OUTSIDE, games=games)
     assert isinstance(group, GuestGames)
     return group
 

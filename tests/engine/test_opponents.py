@@ -19,6 +19,7 @@ from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, Part
@@ -63,16 +64,11 @@ RUNS = [
 ]
 
 
-def settings_of(algorithm, more):
-    known = {field for field in algorithm.algorithm.Config.__dataclass_fields__}
-    return {name: value for name, value in {**SERIAL, **more}.items() if name in known}
-
-
 @pytest.mark.parametrize(("algorithm", "more"), RUNS)
 def test_one_seed_gives_one_set_of_weights_in_one_call_or_in_several(algorithm, more):
     found = []
     for calls in ((None,), (100, None)):
-        with algorithm(**settings_of(algorithm, more)) as trainer:
+        with algorithm(**known_to(algorithm, {**SERIAL, **more})) as trainer:
             for steps in calls:
                 trainer.train(steps, quiet=True)
             opponents = trainer._supervisor._opponents

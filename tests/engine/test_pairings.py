@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 import penstock
 from bench.environments.tic_tac_toe import TicTacToe
@@ -17,35 +16,11 @@ from penstock.envs.failures import UnsupportedSpaceError
 from penstock.play.teams import TeamPlayer
 from penstock.runs.panels import plain_line
 from penstock.search.objective import read_evaluations
-from tests.envs.counting import CountingEnv
+from tests.envs.counting import CountingLists
 from tests.envs.playing import AtOnce, Part
+from tests.envs.two_sides import Gifts
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
-
-
-class Gifts:
-    """Three steps, in each of which an agent gets what all agents of the other side do, from 0 to 2."""
-
-    possible_agents = ("a", "b", "c")
-
-    def observation_space(self, agent: str) -> spaces.Space:
-        return spaces.Box(0.0, 1.0, (1,), np.float32)
-
-    def action_space(self, agent: str) -> spaces.Space:
-        return spaces.Discrete(3)
-
-    def reset(self, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        self.agents, self.tick = list(self.possible_agents), 0
-        return {agent: np.ones(1, np.float32) for agent in self.agents}, {}
-
-    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
-        self.tick += 1
-        from_a, from_others = float(actions["a"]), float(actions["b"] + actions["c"])
-        over, shown = dict.fromkeys(actions, self.tick == 3), {agent: np.ones(1, np.float32) for agent in actions}
-        self.agents = [] if self.tick == 3 else self.agents
-        return shown, {"a": from_others, "b": from_a, "c": from_a}, over, dict.fromkeys(actions, False), {}
-
-    def close(self) -> None: ...
 
 
 class EndsEarly(AtOnce):
@@ -53,21 +28,6 @@ class EndsEarly(AtOnce):
 
     def __init__(self) -> None:
         super().__init__([Part(0, 1, "terminated"), Part(0, 5, "terminated")])
-
-
-class Lists(CountingEnv):
-    """Two agents, each of which goes on by itself."""
-
-    num_agents, is_multiagent = 2, True
-
-    def reset(self, **given: Any) -> Any:
-        observation, _ = super().reset(**given)
-        return [observation] * 2, [{}, {}]
-
-    def step(self, actions: Any) -> Any:
-        observation, reward, terminated, truncated, _ = super().step(actions[0])
-        observation = super().reset()[0] if terminated or truncated else observation
-        return [observation] * 2, [reward] * 2, [terminated] * 2, [truncated] * 2, [{}, {}]
 
 
 def two(observation: Any) -> int:
@@ -200,7 +160,7 @@ def test_a_game_is_lost_by_who_is_out_before_it_is_over(settings):
 
 
 def test_agents_that_go_on_by_themselves_have_no_games_to_win():
-    settings = {**SERIAL, "env": Lists, "num_policies": 2}
+    settings = {**SERIAL, "env": CountingLists, "num_policies": 2}
     with penstock.PPO(**settings) as trainer:
         first, second = trainer.evaluate(2).values()
         assert (first.episodes, second.episodes, first.matches[0].outcomes) == (2, 2, ())

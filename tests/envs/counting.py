@@ -61,3 +61,18 @@ def counting_vector(endings_of_lanes: Sequence[Sequence[Ending]], mode: Autorese
     """A vector of counting environments, tagged 0, 1, 2, ..., that writes every step into the same buffers."""
     makers = [functools.partial(CountingEnv, tag, endings) for tag, endings in enumerate(endings_of_lanes)]
     return SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+
+
+class CountingLists(CountingEnv):
+    """Two agents in lists, each of which goes on by itself with its next episode."""
+
+    num_agents, is_multiagent = 2, True
+
+    def reset(self, **given: Any) -> Any:
+        observation, _ = super().reset(**given)
+        return [observation] * 2, [{}, {}]
+
+    def step(self, actions: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(actions[0])
+        observation = super().reset()[0] if terminated or truncated else observation
+        return [observation] * 2, [reward] * 2, [terminated] * 2, [truncated] * 2, [{}, {}]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.games import game_of
-from penstock.envs.guests import GuestGames
+from penstock.envs.guests import GuestGames, LiveGuestGames
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, parts
 
@@ -107,3 +107,20 @@ def test_actions_may_be_given_as_the_game_takes_them():
         group.step([np.zeros(1, np.int64), np.array([1], object)])
     learner, _ = group.lanes
     assert len(learner.take_episodes()) == 1
+
+
+@given(st.lists(parts, min_size=3, max_size=3), st.integers(1, 2), st.integers(1, 2))
+def test_in_the_last_games_the_agents_of_one_team_are_guests(agents, own, count):
+    names, envs = [f"player_{seat}" for seat in range(3)], [AtOnce(agents) for _ in range(own + count)]
+    games, seeds = [game_of(env) for env in envs], list(range(len(envs)))
+    teams = [[names[1]], [names[0], names[2]]]
+    group = LiveGuestGames(games, seeds, team=1, count=count, teams=teams, name="game", team_reward="sum")
+    first, second, guests = group.lanes
+    assert [lanes.num_lanes for lanes in group.lanes] == [own + count, 2 * own, 2 * count]
+    group.reset()
+    for _ in range(20):
+        for lanes, seats in ((first, [1] * len(envs)), (second, [0, 2] * own), (guests, [0, 2] * count)):
+            shown = seen(lanes)
+            assert all(shown[lane, 0] == seats[lane] for lane in lanes.asked.nonzero()[0])
+        step(group)
+    assert guests.take_episodes() == [] and first.take_env_steps() == 20 * len(envs)

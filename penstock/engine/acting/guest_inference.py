@@ -1,4 +1,4 @@
-"""Choosing the actions of guests: one forward pass for each past version that is asked."""
+"""Choosing the actions of guests: one forward pass for each past version that is asked, or for the newest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.experience.requests import NOT_ASKED, Pending
 
 
 class GuestInference:
-    """The networks of past versions, made when they are first asked.
+    """The networks of past versions, made when they are first asked; without a pool, that of the newest weights.
 
     A guest samples its actions; where none are sampled it explores as at the end of training. Nothing is recorded.
 
@@ -28,7 +28,6 @@ class GuestInference:
     """
 
     def __init__(self, arena: ExperienceArena, algorithm: Any, device: str) -> None:
-        assert arena.pool is not None
         self._arena = arena
         self._pool = arena.pool
         self._algorithm = algorithm
@@ -47,7 +46,7 @@ class GuestInference:
         noise = requests.noise.reshape(-1, arena.shape.action.noise_size)
         memory = requests.memory(pending)
         is_asked = rows != NOT_ASKED
-        places = self._pool.playing[lanes // self._guests_per_game]
+        places = np.zeros_like(lanes) if self._pool is None else self._pool.playing[lanes // self._guests_per_game]
         for place in np.unique(places[is_asked]).tolist():
             asking = (is_asked & (places == place)).nonzero()[0]
             at = rows[asking]
@@ -61,10 +60,11 @@ class GuestInference:
         requests.keep_memory(pending, memory)
 
     def _version(self, place: int) -> Any:
-        """The network of a place, with the weights that lie there now: they stay until no game plays them."""
+        """The network of a place, with the weights that lie there now: in a pool they stay until no game plays them."""
         if place not in self._versions:
             model = self._algorithm.build_model().to(self._device)
-            self._versions[place] = model, SharedWeights(model, self._pool.places[place])
+            block = self._arena.weights if self._pool is None else self._pool.places[place]
+            self._versions[place] = model, SharedWeights(model, block)
         model, weights = self._versions[place]
         weights.refresh()
         return model

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GuestPath(DataPath):
-    """Rows of guests, and the past versions that choose their actions."""
+    """Rows of guests, and the past versions, or the newest weights, that choose their actions."""
 
     def inference(self, arena: ExperienceArena, algorithm: Any, device: str) -> Actor:
-        """Past versions, each of which answers for the lanes that it plays."""
+        """Past versions, each of which answers for the lanes that it plays, or the newest weights for all."""
         from penstock.engine.acting.guest_inference import GuestInference
 
         return GuestInference(arena, algorithm, device)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.episodes import EpisodeRecord
+from penstock.envs.game_group import Games
+from penstock.envs.guests import GuestGames, LiveGuestGames
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
@@ -140,13 +143,12 @@ class LaneGroup:
     def __init__(
         self, spec: RolloutSpec, arenas: Sequence[ExperienceArena], number: int, clock: Clock, actors: Sequence[Actor]
     ) -> None:
-        shape = arenas[0].shape
+        widest = max(arenas, key=lambda arena: arena.shape.envs_per_group)  # guests play a policy's part in some alone
         clock.switch("env")
         self.envs = make_group(
-            spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
-            worker_index=shape.first_worker + spec.worker, incarnation=spec.incarnation,
-            num_threads=spec.num_threads,
-            seating=_seating(spec, arenas[0], number),
+            spec.env.of_one, widest.shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, widest, number),
+            worker_index=widest.shape.first_worker + spec.worker, incarnation=spec.incarnation,
+            num_threads=spec.num_threads, games=_games(spec, arenas[-1], number),
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
@@ -192,14 +194,16 @@ class LaneGroup:
             team.writer.record()
 
 
-def _seating(spec: RolloutSpec, arena: ExperienceArena, group: int) -> Matchmaking | None:
-    """Who decides whom guests play in a group; None where there are no guests."""
-    if arena.guests is None or arena.guests.pool is None:
-        return None
-    return Matchmaking(
-        arena.guests.pool, arena.guests.shape,
-        group=group, worker=spec.worker, seed=spec.seed, incarnation=spec.incarnation,
-    )  # fmt: skip
+def _games(spec: RolloutSpec, last: ExperienceArena, group: int) -> Callable[..., Games]:
+    """What makes a group of several agents, by the last of its arenas: that of guests, where any play."""
+    if last.pool is not None:
+        seating = Matchmaking(
+            last.pool, last.shape, group=group, worker=spec.worker, seed=spec.seed, incarnation=spec.incarnation
+        )
+        return partial(GuestGames, seating=seating)
+    if last.shape.plays is not None:
+        return partial(LiveGuestGames, team=last.shape.plays, count=last.shape.envs_per_group)
+    return Games
 
 
 class Team:
