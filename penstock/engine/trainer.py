@@ -198,8 +198,9 @@ class Trainer(Steering):
     ) -> Evaluation | Any:  # `Any` stands for the dict of several policies: who has one need not ask which it is
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
-        With ``eval_against`` so many games are played against each opponent, from each seat: `Evaluation.matches`.
-        One that lasts longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+        With ``eval_against`` so many games are played against each opponent, from each seat, or by each policy with its
+        own agents: `Evaluation.matches`. Several policies without it play each other. An episode that lasts longer than
+        ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
 
         Returns
         -------
