@@ -226,6 +226,10 @@ def adding_cells_gradient(
     d_cells: int, z: int, kept: int, gates: int, weight: int, steps: int, lanes: int, size: int, d_z: int,
     into_gates: int,
 ) -> None: ...
+def redistribute(
+    contribution: int, reward: int, first: int, terminated: int, valid: int, steps: int, lanes: int, quality: float,
+    earned: int, handed_out: int, qualities: int, redistributed: int, of_step: int,
+) -> None: ...
 def sample_squashed(
     outputs: int, n: int, d: int, centre: float, reach: float, noise: int, action: int, log_prob: int
 ) -> None: ...

@@ -1,5 +1,5 @@
-// Python face of parts of networks in one call. Addresses are checked by nobody: penstock.nn takes them from
-// tensors.
+// Python face of parts of networks, and of what is reckoned with their outputs, in one call. Addresses are checked by
+// nobody: penstock takes them from tensors.
 #include <nanobind/stl/vector.h>
 
 #include <vector>
@@ -7,6 +7,7 @@
 #include "adding_cells.h"
 #include "bindings.h"
 #include "layers.h"
+#include "redistribution.h"
 #include "squashed_normal.h"
 
 namespace penstock {
@@ -106,6 +107,25 @@ void bind_networks(nb::module_& module) {
       nb::arg("d_cells"), nb::arg("z"), nb::arg("kept"), nb::arg("gates"), nb::arg("weight"), nb::arg("steps"),
       nb::arg("lanes"), nb::arg("size"), nb::arg("d_z"), nb::arg("into_gates"),
       "Gradients of what went into such cells, and into their gates.");
+  module.def(
+      "redistribute",
+      [](uintptr_t contribution, uintptr_t reward, uintptr_t first, uintptr_t terminated, uintptr_t valid,
+         size_t steps, size_t lanes, float quality, uintptr_t earned, uintptr_t handed_out, uintptr_t qualities,
+         uintptr_t redistributed, uintptr_t of_step) {
+        Redistribution{steps,
+                       lanes,
+                       at<const float*>(contribution),
+                       at<const float*>(reward),
+                       at<const bool*>(first),
+                       at<const bool*>(terminated),
+                       at<const bool*>(valid)}
+            .run(quality, {at<double*>(earned), at<double*>(handed_out), at<float*>(qualities)},
+                 at<float*>(redistributed), at<float*>(of_step));
+      },
+      nb::arg("contribution"), nb::arg("reward"), nb::arg("first"), nb::arg("terminated"), nb::arg("valid"),
+      nb::arg("steps"), nb::arg("lanes"), nb::arg("quality"), nb::arg("earned"), nb::arg("handed_out"),
+      nb::arg("qualities"), nb::arg("redistributed"), nb::arg("of_step"),
+      "Redistribute the rewards of a chunk of each lane, and bring its account up to date.");
 }
 
 }  // namespace penstock

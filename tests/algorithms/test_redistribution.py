@@ -5,6 +5,7 @@ of G is 0.2, 0.05 for each step.
 """
 
 import statistics
+from unittest import mock
 
 import pytest
 import torch
@@ -238,6 +239,30 @@ def test_an_episode_of_which_a_part_is_missing_keeps_its_rewards_from_there():
     rest = {name: values[6:].unsqueeze(1) for name, values in lane.items()}
     redistributed, quality, _ = redistribute(**rest, account=account, quality=0.9)
     assert torch.equal(redistributed[:2], rest["reward"][:2]) and not quality[:2].any() and quality[2:].all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(steps=st.integers(1, 12), lanes=st.integers(1, 4), quality=st.sampled_from([0.0, 0.6]), seed=st.integers(0, 999))
+def test_the_native_core_redistributes_as_torch_does_bit_for_bit(steps, lanes, quality, seed):
+    generator = torch.Generator().manual_seed(seed)
+
+    def flags(share):
+        return torch.rand(steps, lanes, generator=generator) < share
+
+    chunk = {
+        "contribution": torch.randn(steps, lanes, generator=generator),
+        "reward": torch.randn(lanes, steps, generator=generator).t(),
+        "first": flags(0.3), "terminated": flags(0.3), "valid": flags(0.8),
+    }  # fmt: skip
+    earned, handed_out = torch.randn(2, lanes, generator=generator, dtype=torch.float64)
+    account = Account(earned, handed_out, torch.tensor([0.9, 0.0, 0.3, 0.0])[:lanes])
+    before, found = account.copy(), []
+    for is_native in (True, False):
+        with mock.patch("penstock.algorithms.arithmetic.redistribution.is_native", return_value=is_native):
+            rewards, qualities, after = redistribute(**chunk, account=account, quality=quality)
+            found.append([rewards, qualities, after.earned, after.handed_out, after.quality])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert torch.equal(account.earned, before.earned) and torch.equal(account.quality, before.quality), "as it was"
 
 
 def test_lanes_do_not_mix():
