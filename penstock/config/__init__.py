@@ -13,7 +13,7 @@ from penstock.config.making import PRESETS, cannot_change, change_config, load_p
 from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
 from penstock.config.opponents import BEST, OTHERS, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
-from penstock.config.policies import PolicyConfig, policy_configs
+from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
@@ -52,6 +52,7 @@ __all__ = [
     "SequenceConfig",
     "Source",
     "Tunable",
+    "agents_by_policy",
     "cannot_change",
     "change_config",
     "checked",

@@ -65,6 +65,32 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         )
     if not found:
         return _population(config)
+    played = agents_by_policy(config, found)
+    games = live_guest_games(config)
+    envs = {name: config.num_envs_per_worker - (games if name == config.opponents else 0) for name in played}
+    lanes = {name: envs[name] * len(its) for name, its in played.items()}
+    # All policies have the same groups, which have as many environments with guests.
+    is_even = config.num_envs_per_worker % 2 == games % 2 == 0
+    num_groups = config.num_groups if not games or is_even else config.num_groups or 1
+    shares = {
+        name: {
+            "num_agents": len(played[name]), "num_envs_per_worker": envs[name], "num_groups": num_groups,
+            "total_steps": max(1, round(config.total_steps * lanes[name] / sum(lanes.values()))),
+        } for name in played
+    }  # fmt: skip
+    return [PolicyConfig(name, its, _with_own(config, name, config.policies.get(name, {}), shares[name]))
+            for name, its in played.items()]  # fmt: skip
+
+
+def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the agents that each policy plays in an environment of several; parameters as for `policy_configs`.
+
+    Raises
+    ------
+    ConfigError
+        A pattern matches no agent, an agent is nobody's or two policies', or there are more policies than agents.
+    """
+    found = tuple(agents)
     if config.num_policies > len(found) and config.policy_of is None:
         raise ConfigError(
             f"num_policies={config.num_policies} is more than the {len(found)} agents of the environment: "
@@ -83,20 +109,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
             raise ConfigError(
                 f"policies: agent {agent!r} needs one policy, and {what}; the agents are {', '.join(found)}"
             )
-    games = live_guest_games(config)
-    envs = {name: config.num_envs_per_worker - (games if name == config.opponents else 0) for name in settings}
-    lanes = {name: envs[name] * len(played[name]) for name in settings}
-    # All policies have the same groups, which have as many environments with guests.
-    is_even = config.num_envs_per_worker % 2 == games % 2 == 0
-    num_groups = config.num_groups if not games or is_even else config.num_groups or 1
-    shares = {
-        name: {
-            "num_agents": len(played[name]), "num_envs_per_worker": envs[name], "num_groups": num_groups,
-            "total_steps": max(1, round(config.total_steps * lanes[name] / sum(lanes.values()))),
-        } for name in settings
-    }  # fmt: skip
-    return [PolicyConfig(name, played[name], _with_own(config, name, each, shares[name]))
-            for name, each in settings.items()]  # fmt: skip
+    return played
 
 
 def _population(config: Config) -> list[PolicyConfig]:

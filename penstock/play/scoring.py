@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.config import policy_configs, require
+from penstock.config import agents_by_policy, require
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import agents_of
 from penstock.envs.spec import EnvSpec
@@ -100,7 +100,7 @@ def evaluate_together(
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first)
     agents = agents_of(env)
-    teams = tuple(each.agents for each in policy_configs(config, agents)) if agents else ()
+    teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
     env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))
     seed = secrets.randbits(31) if seed is None else seed
     evaluations = evaluate_models(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import penstock
+from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.engine.paths.segment_learner import SegmentLearner
 from tests.comparing import identical
@@ -115,7 +116,7 @@ def test_all_policies_have_the_same_groups(envs, share, groups, games):
         trainer.train(100, quiet=True)
 
 
-def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_were_killed(tmp_path):
+def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_were_killed(tmp_path, capsys):
     settings = {
         **SERIAL, "backend": "local", "inference": "central", "num_workers": 2, "total_steps": 10**9,
         "run_dir": str(tmp_path / "run"),
@@ -137,6 +138,8 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
         assert all(identical(resumed.get_parameters()[name], weights[name]) for name in weights)
         resumed.train(1_000, quiet=True)
         assert resumed.config.opponents == "one"
+    assert main(["eval", str(tmp_path / "run"), "--episodes", "4"]) == 0
+    assert "one: against others as a: mean return " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
