@@ -25,7 +25,7 @@ MAY_USE = {
     "nn": {"_native"},
     "envs": {"imports", "ipc", "travelling"},
     "experience": {"config", "envs", "ipc", "replay"},
-    "algorithms": {"config", "imports", "replay", "envs", "experience", "nn"},
+    "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},
     "population": {"config"},
     "play": {"config", "runs", "nn", "envs", "algorithms"},
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
