@@ -217,7 +217,7 @@ class RunShape:
         )
 
     def redistribution_columns(self) -> tuple[Column, ...]:
-        """Columns of redistributed rewards beside the original ones, and of the quality of the predictions behind them."""
+        """Columns of redistributed rewards beside the original ones, and of the quality of predictions behind them."""
         names = ("redistributed_reward", "redistributed_quality") if self.keeps_original else ()
         return tuple(Column(name, (), "float32") for name in names)
 
