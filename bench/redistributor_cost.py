@@ -4,14 +4,14 @@
     python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]
     python bench/redistributor_cost.py --own IMPALA [--turns 4] [--seconds 20]
 
-APPO plays CartPole whose whole return comes at the end. The learner has the first core for itself, rollout worker and
-redistributor have the second one. Predictions are always trusted, so that every segment is redistributed: the share of
-steps is printed. Three rates are printed, the steps that are learned from per second of the clock, per second that the
-learner was on its core, and per second that learner and worker were on theirs. Other programs disturb the first one,
-and the others less. The second one is the learner's rate where it is the limit, the third one also counts what the
-worker pays, which redistributes. The learner is the limit where it hardly waits for data; the share of its time in
-which it does is printed. ``--own`` measures an algorithm with the settings that it has by itself: its learner is far
-quicker.
+APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
+redistributor has the second one for itself. Predictions are always trusted, so that every segment is redistributed: the
+share of steps is printed. Three rates are printed, the steps that are learned from per second of the clock, per second
+of work of the learner, and per second that learner and worker were on their core. Other programs disturb the first one,
+and the others less. The second one is the rate of a learner that waits for nothing: its time on the core in which it
+gathers and learns. The others also count what the worker pays, which redistributes. The share of the learner's time in
+which it waits for data is printed. ``--own`` measures an algorithm with the settings that it has by itself: its learner
+is far quicker.
 
 ``--parts`` measures in one process instead what part of the learner's time and of the rollout worker's redistribution
 takes, with the settings that each algorithm has by itself and with predictions that are always trusted: nothing runs
@@ -33,15 +33,17 @@ from penstock.bench.machine import describe
 from penstock.engine.paths.redistributed_learner import RedistributedLearner
 from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.rollout_worker import RolloutWorker
+from penstock.engine.watching.clock import CPU
 from penstock.runs.status import Status
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"
 WARM_UP = 5.0  # seconds
 STEPS = 10_000  # before a part is measured, and twice as many while it is
-LEARNERS_CORE, OTHERS_CORE = 0, 1
+LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
 ALGORITHMS = ("PPO", "APPO", "PQN", "A2C", "IMPALA")
-RATES = ("per second", "per second of the learner", "per second of learner and worker")
+RATES = ("per second", "per second of the learner's work", "per second on the core")
 TRUSTING = {"redistribution_max_error": 2.0}  # no error is as large: whatever is predicted is used
 
 
@@ -52,15 +54,15 @@ def cpu_seconds(pid: int) -> float:
 
 
 def pin(pids: dict[str, int]) -> None:
-    """Give the learner a core, and all others the other one."""
+    """Give the redistributor a core, and all others the other one."""
     for role, pid in pids.items():
-        core = LEARNERS_CORE if role == "learner" else OTHERS_CORE
+        core = REDISTRIBUTORS_CORE if role == "redistributor" else LEARNERS_CORE
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {core})
 
 
 class Window:
-    """Notes steps, clock and the time of learner and worker on their cores, from the end of the warm-up on."""
+    """Notes steps, clock, the learner's work, and the time of learner and worker on their core, after the warm-up."""
 
     def __init__(self, algo: Any, seconds: float) -> None:
         self._algo, self._seconds, self._began = algo, seconds, time.monotonic()
@@ -73,7 +75,10 @@ class Window:
         if "learner" in pids and now > WARM_UP:
             if not self.notes:
                 pin(pids)
-            self.notes.append((status.steps, now, cpu_seconds(pids["learner"]), cpu_seconds(pids["rollout-0"])))
+            gauges = self._algo._supervisor._arena.gauges_of("learner")
+            work = sum(gauges[CPU][Learner.ACTIVITIES.index(activity)] for activity in ("gather", "learn"))
+            on_core = cpu_seconds(pids["learner"]) + cpu_seconds(pids["rollout-0"])
+            self.notes.append((status.steps, now, float(work), on_core))
         return now < WARM_UP + self._seconds
 
 
@@ -92,13 +97,9 @@ def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
         window = Window(algo, given.seconds)
         algo.train(quiet=True, on_update=window)
         roles, shown = {str(role.name): role.activities for role in algo.status.roles}, algo.status.experience
-    steps, seconds, learner, worker = (
-        last - first for first, last in zip(window.notes[0], window.notes[-1], strict=True)
-    )
+    steps, *seconds = (last - first for first, last in zip(window.notes[0], window.notes[-1], strict=True))
     return {
-        RATES[0]: steps / seconds,
-        RATES[1]: steps / learner,
-        RATES[2]: steps / (learner + worker),
+        **{rate: steps / spent for rate, spent in zip(RATES, seconds, strict=True)},
         "waits": roles["learner"]["wait for data"],
         "updates": shown.get("redistribution/updates", 0.0),
         "share": shown.get("redistribution/share", 0.0),
