@@ -10,8 +10,9 @@ share of steps is printed. Three rates are printed, the steps that are learned f
 of work of the learner, and per second that learner and worker were on their core. Other programs disturb the first one,
 and the others less. The second one is the rate of a learner that waits for nothing: its time on the core in which it
 gathers and learns. The others also count what the worker pays, which redistributes. The share of the learner's time in
-which it waits for data is printed. ``--own`` measures an algorithm with the settings that it has by itself: its learner
-is far quicker.
+which it waits for data is printed. A learner reports ten times a second, and that is a part of its work: a larger one
+where fewer steps are taken in a second, as on a busy machine. ``--own`` measures an algorithm with the settings that it
+has by itself: its learner is far quicker.
 
 ``--parts`` measures in one process instead what part of the learner's time and of the rollout worker's redistribution
 takes, with the settings that each algorithm has by itself and with predictions that are always trusted: nothing runs
