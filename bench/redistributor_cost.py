@@ -5,15 +5,18 @@
     python bench/redistributor_cost.py --own IMPALA [--turns 4] [--seconds 20]
 
 APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
-redistributor has the second one for itself. Predictions are always trusted, so that every batch is redistributed: the
-share of steps is printed. Two rates are printed, the steps that are learned from per second of the clock, and per
-second that learner and worker were on their core: other programs disturb the first one, and the second one less. The
-learner is the limit where it hardly waits for data; the share of its time in which it does is printed. ``--own``
-measures an algorithm with the settings that it has by itself: its learner is far quicker, and redistribution a larger
-part of its work.
+redistributor has the second one for itself. Predictions are always trusted, so that every segment is redistributed: the
+share of steps is printed. Three rates are printed, the steps that are learned from per second of the clock, per second
+of work of the learner, and per second that learner and worker were on their core. Other programs disturb the first one,
+and the others less. The second one is the rate of a learner that waits for nothing: its time on the core in which it
+gathers and learns. The others also count what the worker pays, which redistributes. The share of the learner's time in
+which it waits for data is printed. A learner reports ten times a second, and that is a part of its work: a larger one
+where fewer steps are taken in a second, as on a busy machine. ``--own`` measures an algorithm with the settings that it
+has by itself: its learner is far quicker.
 
-``--parts`` measures in one process instead what part of the learner's time redistribution takes, with the settings that
-each algorithm has by itself and with predictions that are always trusted: nothing runs beside it there.
+``--parts`` measures in one process instead what part of the learner's time and of the rollout worker's redistribution
+takes, with the settings that each algorithm has by itself and with predictions that are always trusted: nothing runs
+beside it there.
 """
 
 from __future__ import annotations
@@ -28,7 +31,12 @@ from typing import Any
 import penstock
 from penstock.algorithms.rudder import Rudder
 from penstock.bench.machine import describe
-from penstock.engine.paths.redistributed_learner import RedistributedLearner, Redistribution
+from penstock.engine.paths.redistributed_learner import RedistributedLearner
+from penstock.engine.paths.redistribution import SegmentRedistribution
+from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.engine.roles.learner import Learner
+from penstock.engine.roles.rollout_worker import RolloutWorker
+from penstock.engine.watching.clock import CPU
 from penstock.runs.status import Status
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"
@@ -36,6 +44,7 @@ WARM_UP = 5.0  # seconds
 STEPS = 10_000  # before a part is measured, and twice as many while it is
 LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
 ALGORITHMS = ("PPO", "APPO", "PQN", "A2C", "IMPALA")
+RATES = ("per second", "per second of the learner's work", "per second on the core")
 TRUSTING = {"redistribution_max_error": 2.0}  # no error is as large: whatever is predicted is used
 
 
@@ -54,11 +63,11 @@ def pin(pids: dict[str, int]) -> None:
 
 
 class Window:
-    """Notes steps, clock and the time of learner and worker on their core, from the end of the warm-up on."""
+    """Notes steps, clock, the learner's work, and the time of learner and worker on their core, after the warm-up."""
 
     def __init__(self, algo: Any, seconds: float) -> None:
         self._algo, self._seconds, self._began = algo, seconds, time.monotonic()
-        self.notes: list[tuple[int, float, float]] = []
+        self.notes: list[tuple[int, float, float, float]] = []
 
     def __call__(self, status: Status) -> bool:
         """Take a note; return whether the run is to go on."""
@@ -67,7 +76,10 @@ class Window:
         if "learner" in pids and now > WARM_UP:
             if not self.notes:
                 pin(pids)
-            self.notes.append((status.steps, now, cpu_seconds(pids["learner"]) + cpu_seconds(pids["rollout-0"])))
+            gauges = self._algo._supervisor._arena.gauges_of("learner")
+            work = sum(gauges[CPU][Learner.ACTIVITIES.index(activity)] for activity in ("gather", "learn"))
+            on_core = cpu_seconds(pids["learner"]) + cpu_seconds(pids["rollout-0"])
+            self.notes.append((status.steps, now, float(work), on_core))
         return now < WARM_UP + self._seconds
 
 
@@ -86,19 +98,22 @@ def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
         window = Window(algo, given.seconds)
         algo.train(quiet=True, on_update=window)
         roles, shown = {str(role.name): role.activities for role in algo.status.roles}, algo.status.experience
-    (steps, began, spent), (last_steps, ended, last_spent) = window.notes[0], window.notes[-1]
+    steps, *seconds = (last - first for first, last in zip(window.notes[0], window.notes[-1], strict=True))
     return {
-        "per second": (last_steps - steps) / (ended - began),
-        "per second on the core": (last_steps - steps) / (last_spent - spent),
+        **{rate: steps / spent for rate, spent in zip(RATES, seconds, strict=True)},
         "waits": roles["learner"]["wait for data"],
         "updates": shown.get("redistribution/updates", 0.0),
         "share": shown.get("redistribution/share", 0.0),
     }
 
 
-def part(algorithm: str, given: argparse.Namespace) -> float:
-    """Part of the time of an algorithm's learner, with its own settings, that redistribution takes in one process."""
-    spent = {"redistribution": 0.0, "learner": 0.0}
+def parts(algorithm: str, given: argparse.Namespace) -> tuple[float, float]:
+    """Parts of the time of an algorithm's learner and rollout worker that redistribution takes, in one process.
+
+    The learner reads how much of a batch is redistributed, and tells how good the predictor is; the rest of both is
+    what it does with any rewards.
+    """
+    spent = dict.fromkeys(("learner", "of the learner", "plain", "worker", "of the worker"), 0.0)
 
     def timed(kind: type, method: str, what: str) -> None:
         plain = getattr(kind, method)
@@ -119,12 +134,17 @@ def part(algorithm: str, given: argparse.Namespace) -> float:
     }  # fmt: skip
     with getattr(penstock, algorithm)(ENVIRONMENT, env_kwargs=env, rewards="rudder", **settings) as algo:
         algo.train(STEPS, quiet=True)
-        timed(Redistribution, "apply", "redistribution")
+        timed(RolloutWorker, "poll", "worker")
+        timed(SegmentRedistribution, "__call__", "of the worker")
         timed(RedistributedLearner, "poll", "learner")
+        for method in ("_read", "experience"):
+            timed(RedistributedLearner, method, "of the learner")
+            timed(SegmentLearner, method, "plain")
         algo.train(2 * STEPS, quiet=True)
     for kind, method, plain in undo:
         setattr(kind, method, plain)
-    return spent["redistribution"] / spent["learner"]
+    of_learner = (spent["of the learner"] - spent["plain"]) / spent["learner"]
+    return of_learner, spent["of the worker"] / spent["worker"]
 
 
 def main() -> None:
@@ -136,13 +156,14 @@ def main() -> None:
     flags.add_argument("--hidden", type=int, default=256, help="width of both hidden layers")
     flags.add_argument("--length", type=int, default=200, help="most steps of an episode")
     flags.add_argument("--own", choices=ALGORITHMS, metavar="ALGORITHM", help="with the settings that it has by itself")
-    flags.add_argument("--parts", action="store_true", help="of the learner's time, in one process")
+    flags.add_argument("--parts", action="store_true", help="of the time of learner and worker, in one process")
     given = flags.parse_args()
     print(describe())
     if given.parts:
         Rudder.quality = 1.0  # type: ignore[assignment, method-assign]
         for algorithm in ALGORITHMS:
-            print(f"{algorithm:8} {part(algorithm, given):.1%}", flush=True)
+            of_learner, of_worker = parts(algorithm, given)
+            print(f"{algorithm:8} of the learner {of_learner:.1%}, of the worker {of_worker:.1%}", flush=True)
         return
     found: dict[str, list[dict[str, float]]] = {"environment": [], "rudder": []}
     for turn in range(given.turns):
@@ -150,7 +171,7 @@ def main() -> None:
             one = measured(rewards, given)
             found[rewards].append(one)
             print(f"turn {turn + 1} {rewards:12}", *(f"{name} {value:,.2f}" for name, value in one.items()), flush=True)
-    for name in ("per second", "per second on the core"):
+    for name in RATES:
         without, with_it = (statistics.median(one[name] for one in found[rewards]) for rewards in found)
         print(f"{name}: {without:,.0f} without, {with_it:,.0f} with, {with_it / without:.3f}")
 

@@ -86,7 +86,7 @@ def shapes_of_guests(config: Config, policies: Sequence[str], shapes: Sequence[R
         return []
     shape = replace(
         shapes[number], segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, num_policy_workers=1, **played,
+        redistribution_nbytes=0, keeps_original=False, num_policy_workers=1, **played,
     )  # fmt: skip
     return [shape]
 

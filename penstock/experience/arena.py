@@ -93,6 +93,9 @@ class ExperienceArena:
     slot_number : ndarray
         int64 ``[num_slots]``: which segment of its lane lies in each slot; written by the rollout worker that owns it.
         Successive segments have successive numbers: one that is missing was thrown away.
+    slot_redistributed : ndarray
+        int64 ``[num_slots]``: steps in each slot whose rewards are redistributed; written, as these rewards are, by the
+        rollout worker that owns it, and of another node's lanes by the receiver.
     decision_memory : ndarray
         float32 ``[num_lanes, S]``, where environments have several agents: the memory state that each lane's last
         action was chosen from; written by whoever infers.
@@ -144,6 +147,7 @@ class ExperienceArena:
         self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
         self.slot_number = array("slot_number")
+        self.slot_redistributed = array("slot_redistributed")
         self.slot_memory = array("slot_memory")
         self.decision_memory = array("decision_memory")
 

@@ -218,6 +218,11 @@ class BatchReader:
         reward = on_cpu["reward"][:-1] * self._reward_scale
         if self._reward_clip is not None:
             reward = reward.clamp(-self._reward_clip, self._reward_clip)
+        redistribution = {
+            column.name.removeprefix("redistributed_"): self._to_device(on_cpu[column.name][:-1])
+            for column in self._arena.shape.redistribution_columns()
+            if self._arena.slot_redistributed[slots].any()
+        }
         batch = Batch(
             obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
             first=self._to_device(on_cpu["first"]),
@@ -231,6 +236,7 @@ class BatchReader:
             memory=self._to_device(torch.from_numpy(memory)),
             lane=self._to_device(torch.from_numpy(lane)),
             replayed=self._to_device(self._is_replayed),
+            redistribution=redistribution,
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ class FeedReader:
 
 
 class FeedingSegmentWriter(SegmentWriter):
-    """Segments that are fed, besides, to a role that learns from them in its own time.
+    """Segments that are fed, besides, to a role that learns from them in its own time, and are changed then.
 
     Parameters
     ----------
@@ -107,15 +107,22 @@ class FeedingSegmentWriter(SegmentWriter):
         As for `SegmentWriter`.
     feed
         Where they go.
+    redistribute
+        Called with the slots when they are full and fed: changes the rewards in them.
     """
 
-    def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed) -> None:
+    def __init__(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed,
+        redistribute: Callable[[np.ndarray], None],
+    ) -> None:  # fmt: skip
         super().__init__(arena, worker, lanes, first_lane)
         self._feed = feed
         self._feed_writer = feed.buffer.writer(lanes.num_lanes)
+        self._redistribute = redistribute
 
     def _deliver(self) -> None:
         feed_segments(self.arena, self._feed, self._feed_writer, self.slots)
+        self._redistribute(self.slots)
         super()._deliver()
 
 

@@ -88,6 +88,8 @@ class RunShape:
         The shapes of a run's other policies, whose arenas lie behind this one.
     redistribution_nbytes
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
+    keeps_original
+        Whether redistributed rewards of segments lie beside the original ones, in columns of their own.
     guest_games
         Environments of each group in which guests play all seats but one.
     num_places
@@ -116,6 +118,7 @@ class RunShape:
     weights_nbytes: int
     shared_nbytes: int = 0
     redistribution_nbytes: int = 0
+    keeps_original: bool = False
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
     guest_games: int = 0
@@ -210,7 +213,13 @@ class RunShape:
             Column("log_prob", (), "float32"),
             Column("version", (), "int64"),
             *self.records,
+            *self.redistribution_columns(),
         )
+
+    def redistribution_columns(self) -> tuple[Column, ...]:
+        """Columns of redistributed rewards beside the original ones, and of the quality of predictions behind them."""
+        names = ("redistributed_reward", "redistributed_quality") if self.keeps_original else ()
+        return tuple(Column(name, (), "float32") for name in names)
 
     def regions(self, begin: int = 0) -> dict[str, Region]:
         """Every region of an arena that begins there by name, in the order in which they lie."""
@@ -252,6 +261,7 @@ class RunShape:
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
+        yield array("slot_redistributed", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
         yield array("decision_memory", (self.num_lanes if self.num_agents else 0, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")

@@ -140,8 +140,8 @@ class SegmentWriter:
         for lane in np.flatnonzero(self.cursor < self.length):
             self._void(np.arange(self.base[lane] + self.cursor[lane], self.base[lane] + self.length))
         self.is_open = False
-        self._took = time.monotonic_ns() - self._began
         self._deliver()
+        self._took = time.monotonic_ns() - self._began
 
     def _deliver(self) -> None:
         """Hand full slots over to the learner."""

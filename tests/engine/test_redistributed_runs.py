@@ -14,7 +14,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.rudder import build_predictor
 from penstock.config import ConfigError
-from penstock.engine.paths.redistributed_learner import Redistribution, each_lane_once
+from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
 from tests.comparing import identical
@@ -117,17 +117,17 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
 
 def test_the_first_change_of_a_segment_is_from_the_last_observation_of_the_one_before(open_gate, monkeypatch):
     last, alike = dict[int, torch.Tensor](), list[bool]()
-    redistribute = Redistribution._redistribute
+    redistribute = SegmentRedistribution._redistribute
 
-    def watched(self, batch, quality):
-        for column, lane in enumerate(batch.lane.tolist()):
-            row = int(batch.valid[:, column].nonzero()[-1])
+    def watched(self, slots, lanes, reward, quality):
+        for slot, lane in zip(slots.tolist(), lanes.tolist(), strict=True):
+            row = int(self._columns["valid"][slot].nonzero()[-1])
             if lane in last:
                 alike.append(torch.equal(self._before[lane], last[lane]))
-            last[lane] = batch.obs[row, column].clone()
-        return redistribute(self, batch, quality)
+            last[lane] = self._obs[slot, row].clone()
+        return redistribute(self, slots, lanes, reward, quality)
 
-    monkeypatch.setattr(Redistribution, "_redistribute", watched)
+    monkeypatch.setattr(SegmentRedistribution, "_redistribute", watched)
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(500, quiet=True)
     assert len(alike) > 20 and all(alike) and len({tuple(obs.tolist()) for obs in last.values()}) > 1
@@ -137,14 +137,15 @@ def test_of_a_lane_that_waits_for_its_turn_the_last_observation_of_its_own_steps
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(200, quiet=True)
         role: Any = trainer._supervisor.backend._roles["learner"]
-        redistribution, batch = role._redistribution, trainer._policies[0].algorithm.batches[-1]
-        batch = batch.segments(torch.from_numpy(next(each_lane_once(batch.lane.numpy()))))
-        before, batch.valid = redistribution._before.clone(), torch.ones_like(batch.valid)
-        batch.valid[5:, 0] = batch.valid[:, 1] = False
-        redistribution._redistribute(batch, 1.0)
-    kept = redistribution._before[batch.lane]
-    assert torch.equal(kept[0], batch.obs[4, 0]) and torch.equal(kept[2:], batch.obs[-2, 2:])
-    assert torch.equal(kept[1], before[batch.lane[1]]) and not torch.equal(kept[1], batch.obs[-2, 1])
+        redistribution = SegmentRedistribution(role._algorithm, role._arena, range(4))
+        before, obs = redistribution._before.clone(), redistribution._obs[:4].clone()
+        valid, slots = redistribution._columns["valid"], torch.arange(4)
+        valid[:4] = True
+        valid[0, 5:] = valid[1] = False
+        redistribution._redistribute(slots, slots, torch.zeros(8, 4), 1.0)
+        kept = redistribution._before.clone()
+    assert torch.equal(kept[0], obs[0, 4]) and torch.equal(kept[2:], obs[2:, -1])
+    assert torch.equal(kept[1], before[1]) and not torch.equal(kept[1], obs[1, -1])
 
 
 def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
@@ -155,29 +156,20 @@ def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
     assert trainer.status.experience["redistribution/share"] == 0.0
 
 
-def test_behind_a_fence_episodes_of_which_a_part_is_missing_keep_their_rewards(open_gate, monkeypatch):
-    broken = set[int]()
-    heed_gaps = Redistribution._heed_gaps
-
-    def watch(self, lanes, numbers):
-        broken.update(lanes[(numbers != self._next_numbers[lanes]) & (self._next_numbers[lanes] > 0)].tolist())
-        heed_gaps(self, lanes, numbers)
-
-    monkeypatch.setattr(Redistribution, "_heed_gaps", watch)
+def test_behind_a_fence_episodes_go_on_of_which_the_learner_has_thrown_a_segment_away(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
         trainer.train(640, quiet=True)
-        assert not broken
+        role: Any = trainer._supervisor.backend._roles["learner"]
+        assert len(role._held) or len(role._arena.full), "there is one to be thrown away"
         trainer.set_parameters(trainer.get_parameters())
         trainer._policies[0].algorithm.batches.clear()
         trainer.train(1_500, quiet=True)
         lanes = rows_by_lane(trainer._policies[0].algorithm.batches)
         returns = returns_by_lane(trainer._policies[0].algorithm.batches)
         sums = [total for totals in returns.values() for total in totals]
-    assert broken, "a segment that was not learned from yet was thrown away"
-    for lane, rows in lanes.items():
+    for rows in lanes.values():
         begins = next(n for n, row in enumerate(rows) if row[0])
-        assert begins > 0 and all(row[-1] == 0.0 for row in rows[:begins] if not row[1]) == (lane in broken)
-        assert any(row[-1] != 0.0 for row in rows[begins : begins + 5])
+        assert begins > 0 and all(row[-1] != round(row[-1]) for row in rows[: begins - 1])
     assert len(sums) > 10 and np.allclose(sums, np.round(sums), atol=2e-3)
 
 
@@ -321,9 +313,67 @@ def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
     assert max(sums) == pytest.approx(3.0, abs=1e-3)
 
 
-def test_a_lane_comes_once_in_each_turn_and_in_its_order():
-    turns = [turn.tolist() for turn in each_lane_once(np.array([3, 1, 3, 2, 1, 3]))]
-    assert turns == [[0, 1, 3], [2, 4], [5]] and list(each_lane_once(np.empty(0, np.int64))) == []
+def test_while_the_gate_is_shut_rewards_are_scaled_and_clipped_as_well():
+    settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
+    with Trainer(Remembering, **settings) as trainer:
+        trainer.train(200, quiet=True)
+        rows = [row for rows in rows_by_lane(trainer._policies[0].algorithm.batches).values() for row in rows]
+    paid = {reward for _, terminated, _, _, reward in rows if terminated}
+    assert max(paid) == 3.0 and min(paid) >= -3.0 and all(2.0 * reward == round(2.0 * reward) for reward in paid)
+
+
+def test_with_original_values_redistributed_rewards_lie_beside_those_of_the_environment(open_gate):
+    settings = {**SMALL, "redistribution_value": "original", "redistribution_trace": 0.0}
+    with Trainer(Remembering, **settings) as trainer:
+        trainer.train(800, quiet=True)
+        batches = trainer._policies[0].algorithm.batches
+        assert trainer.status.experience["redistribution/share"] == 1.0
+    for batch in batches:
+        assert bool(batch.redistribution) and (batch.reward[~batch.terminated] == 0.0).all()
+        assert (batch.redistribution["quality"][batch.valid] == torch.tensor(0.9)).all()
+        batch.reward = batch.redistribution["reward"]
+    sums = [total for totals in returns_by_lane(batches).values() for total in totals]
+    assert len(sums) > 20 and np.allclose(sums, np.round(sums), atol=2e-3)
+    assert any(row[-1] != round(row[-1]) for rows in rows_by_lane(batches).values() for row in rows)
+
+
+class Summing(APPO):
+    """Refuses to learn from an episode whose rewards do not add up to a whole number, as this task's returns do."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.totals: dict[int, float] = {}
+
+    def prepare(self, model, batch):
+        for column, lane in enumerate(batch.lane.tolist()):
+            for row in batch.valid[:, column].nonzero()[:, 0].tolist():
+                if batch.first[row, column]:
+                    self.totals[lane] = 0.0
+                if lane in self.totals:
+                    self.totals[lane] += float(batch.reward[row, column])
+                    if batch.terminated[row, column]:
+                        total = self.totals.pop(lane)
+                        assert abs(total - round(total)) < 2e-3, f"an episode's rewards add up to {total}"
+        super().prepare(model, batch)
+
+
+@pytest.mark.parametrize("inference", ["local", "central"])
+def test_a_worker_that_is_killed_in_the_middle_of_an_episode_is_replaced_by_one_that_redistributes(inference):
+    settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9, "max_policy_lag": 10**6,
+                "env_kwargs": {"length": 37}, "redistribution_max_error": 2.0}  # fmt: skip
+    killed: list[int] = []
+
+    def kill(status):
+        if status.experience.get("redistribution/share", 0.0) == 1.0 and not killed:
+            killed.append(status.steps)
+            os.kill(pids_of(trainer)["rollout-0"], signal.SIGKILL)
+        is_redistributed = status.experience.get("redistribution/share", 0.0) == 1.0
+        return not (killed and status.restarts and status.steps > killed[0] + 2_000 and is_redistributed)
+
+    with Trainer(Summing, **settings) as trainer:
+        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        processes = Watched(roles_of(trainer))
+    assert processes.left_after(10.0) == []
 
 
 @pytest.mark.parametrize("algorithm", ["A3C", "IMPACT"])

@@ -26,7 +26,7 @@ class Feeding(Collecting):
 
     def begin(self):
         self.feed = Feed.make(run_shape(self.algorithm, self.model))
-        return RedistributedPath(self.feed)
+        return RedistributedPath(self.algorithm, self.feed)
 
 
 @pytest.fixture

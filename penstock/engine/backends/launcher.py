@@ -241,6 +241,7 @@ def import_what_roles_need() -> None:
     import penstock.engine.paths.hogwild_learner
     import penstock.engine.paths.redistributed_learner
     import penstock.engine.paths.redistributed_replay_learner
+    import penstock.engine.paths.redistribution
     import penstock.engine.paths.replay
     import penstock.engine.paths.replay_learner
     import penstock.engine.paths.segment_learner

@@ -247,6 +247,7 @@ class Seat:
             column.reshape(arena.shape.num_slots, arena.shape.rows_per_slot, *column.shape[1:])[slots] = 0
         arena.slot_epoch[slots] = arena.control[Control.RUN_EPOCH]
         arena.slot_memory[slots] = 0.0
+        arena.slot_redistributed[slots] = 0
 
     def _deliver(self, slots: np.ndarray) -> None:
         arena = self.arena

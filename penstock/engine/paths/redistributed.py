@@ -1,10 +1,9 @@
-"""Fresh segments whose rewards are redistributed: lanes fill slots, and feed them to a redistributor besides."""
+"""Fresh segments whose rewards are redistributed when lanes have filled a slot, and fed it to a redistributor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +15,7 @@ from penstock.experience.feed import Feed, FeedingSegmentWriter, feed_segments
 if TYPE_CHECKING:
     import numpy as np
 
+    from penstock.algorithms.bases.segment import SegmentAlgorithm
     from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.engine.roles.learner import Start
     from penstock.engine.roles.specs import RoleSpec
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RedistributedPath(SegmentPath):
-    """Segments that are handed over to the learner, slot by slot, and fed to the role that predicts returns."""
+    """Segments that are fed to the role that predicts returns, and handed over with redistributed rewards."""
 
+    algorithm: SegmentAlgorithm
     feed: Feed
     saved_at: Path | None = None
     """Directory in which the redistributor saves itself beside the checkpoints; None: nowhere."""
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """As for segments, and the size of the predictor."""
-        return super().numbers(algorithm, model) | predictor_numbers(algorithm)
+        """As for segments, the size of the predictor, and whether original rewards stay beside redistributed ones."""
+        keeps_original = algorithm.config.redistribution_value == "original"
+        return super().numbers(algorithm, model) | predictor_numbers(algorithm) | {"keeps_original": keeps_original}
 
     @classmethod
     def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
@@ -49,7 +51,7 @@ class RedistributedPath(SegmentPath):
         MemoryError
             It does not fit in memory; the message shows the arithmetic.
         """
-        return cls(Feed.make(shape)), None
+        return cls(algorithm, Feed.make(shape)), None
 
     def kept_in(self, run: RunDirectory, config: Config) -> RedistributedPath:
         """The redistributor is saved beside the checkpoints."""
@@ -64,20 +66,44 @@ class RedistributedPath(SegmentPath):
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Fill slots, and feed what they are filled with."""
-        return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed)
+        """Fill slots, feed what they are filled with, and redistribute its rewards."""
+        redistribution = self._redistribution(arena, range(first_lane, first_lane + lanes.num_lanes))
+
+        def redistribute(slots: np.ndarray) -> None:
+            clock.switch("redistribute")
+            redistribution(slots)
+            clock.switch("write")
+
+        return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed, redistribute)
 
     def away(self) -> SegmentPath:
         """Fill slots."""
         return SegmentPath()
 
     def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
-        """Feed the redistributor."""
-        return partial(feed_segments, arena, self.feed, self.feed.buffer.writer())
+        """Feed the redistributor, and redistribute; what comes together may hold several segments of a lane."""
+        from penstock.engine.paths.redistribution import each_lane_once
+
+        feed, writer = self.feed, self.feed.buffer.writer()
+        redistribute = self._redistribution(arena, range(arena.shape.num_lanes))
+
+        def take(slots: np.ndarray) -> None:
+            slots = slots[arena.slot_number[slots].argsort(kind="stable")]
+            feed_segments(arena, feed, writer, slots)
+            for turn in each_lane_once(arena.lane_of(slots)):
+                redistribute(slots[turn])
+
+        return take
+
+    def _redistribution(self, arena: ExperienceArena, lanes: range) -> Callable[[np.ndarray], None]:
+        """What redistributes the segments of lanes. It takes torch, where a policy worker infers as well."""
+        from penstock.engine.paths.redistribution import SegmentRedistribution
+
+        return SegmentRedistribution(self.algorithm, arena, lanes)
 
     @classmethod
     def learner_class(cls) -> type[SegmentLearner]:
-        """What redistributes their rewards when it takes them."""
+        """What shows how well returns are predicted, too."""
         from penstock.engine.paths.redistributed_learner import RedistributedLearner
 
         return RedistributedLearner

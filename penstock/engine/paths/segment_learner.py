@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +37,9 @@ class SegmentLearner(Learner):
         What `learning_state` returned, to go on from; None: a new optimiser.
     """
 
+    rewards_are_as_learned: ClassVar[bool] = False
+    """True: rewards lie in their slots scaled and clipped already."""
+
     def __init__(
         self,
         algorithm: SegmentAlgorithm,
@@ -48,13 +51,14 @@ class SegmentLearner(Learner):
     ) -> None:
         super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
+        scale, clip = (1.0, None) if self.rewards_are_as_learned else (config.reward_scale, config.reward_clip)
         self._optimizer = algorithm.build_optimizer(self._model)
         if learning is not None:
             go_on(self._optimizer, learning["optimizer"])
         algorithm.begin(self._model, learning)
         self._reader = BatchReader(
             arena, config.segments_per_batch, self._device,
-            reward_scale=config.reward_scale, reward_clip=config.reward_clip,
+            reward_scale=scale, reward_clip=clip,
             max_policy_lag=config.max_policy_lag if isinstance(config, AsynchronousConfig) else None,
             burn_in=config.burn_in, num_replayed=config.segments_per_batch - arena.shape.segments_per_batch,
             note=lambda text: report(Note(text)),

@@ -63,7 +63,7 @@ class RolloutWorker:
     """
 
     ACTIVITIES = (
-        "env", "infer", "write", "learn",
+        "env", "infer", "write", "redistribute", "learn",
         "wait for slots", "wait for actions", "wait for learner", "wait for goal",
     )  # fmt: skip
 

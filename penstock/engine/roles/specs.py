@@ -90,7 +90,10 @@ class LeavesNothing:
 
 @dataclass(frozen=True)
 class RolloutRole:
-    """A rollout worker; with algorithms, one for each policy, it infers itself, else torch stays out."""
+    """A rollout worker; with algorithms, one for each policy, it infers itself.
+
+    Else torch stays out, but where a data path redistributes rewards.
+    """
 
     rollout: RolloutSpec
     algorithms: tuple[Algorithm, ...] = ()
