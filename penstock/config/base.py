@@ -63,6 +63,9 @@ class Config(PopulationConfig):
     policy_of: str | Callable[..., Any] | None = None
     """Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the environment
     in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also itself."""
+    seats: Literal["fixed", "shuffled"] = "fixed"
+    """With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+    each plays, as many as are its own."""
     opponents: str = "none"
     """With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
     seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest weights,

@@ -9,7 +9,7 @@ LEARNING = "learning"
 _GROUPS = {
     "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
     "several agents": {
-        "num_agents", "num_policies", "policies", "policy_of", "team_reward", "opponents", "opponent_pool",
+        "num_agents", "num_policies", "policies", "policy_of", "team_reward", "seats", "opponents", "opponent_pool",
         "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     },
     "population": {

@@ -17,7 +17,7 @@ AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
 OF_THE_RUN = (
     "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
-    "num_policies", "policies", "policy_of", "inference", "backend", "address", "nodes", "evaluator", "num_learners",
+    "num_policies", "policies", "policy_of", "seats", "inference", "backend", "address", "nodes", "evaluator", "num_learners",
     "learner_nodes", "device", "seed", "total_steps", "max_seconds",
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
@@ -55,6 +55,12 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         of the whole run, or there are more policies than agents, or than environments can be shared among.
     """
     found = tuple(agents)
+    if config.seats == "shuffled" and (len(found) < 2 or not (config.policies or config.num_policies > 1)):
+        raise ConfigError(
+            "seats='shuffled' lets policies change agents from game to game, and "
+            + ("the environment has one agent" if len(found) < 2 else "one policy plays all agents")
+            + ": leave it out; opponents='past' draws the seats of its guests in any case"
+        )
     if not config.policies and config.num_policies == 1:
         if config.policy_of is not None:
             raise ConfigError("policy_of says which policy plays what, and there is one: give num_policies or policies")

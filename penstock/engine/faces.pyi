@@ -44,6 +44,9 @@ class APPO(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -244,6 +247,7 @@ class APPO(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -360,6 +364,9 @@ class PPO(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -552,6 +559,7 @@ class PPO(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -664,6 +672,9 @@ class A2C(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -844,6 +855,7 @@ class A2C(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -950,6 +962,9 @@ class A3C(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -1105,6 +1120,7 @@ class A3C(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -1199,6 +1215,9 @@ class IMPALA(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -1397,6 +1416,7 @@ class IMPALA(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -1511,6 +1531,9 @@ class IMPACT(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -1683,6 +1706,7 @@ class IMPACT(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -1786,6 +1810,9 @@ class CLEAR(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -1988,6 +2015,7 @@ class CLEAR(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -2104,6 +2132,9 @@ class LASER(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -2304,6 +2335,7 @@ class LASER(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -2419,6 +2451,9 @@ class PQN(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -2595,6 +2630,7 @@ class PQN(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -2699,6 +2735,9 @@ class DQN(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -2922,6 +2961,7 @@ class DQN(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -3048,6 +3088,9 @@ class Rainbow(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -3271,6 +3314,7 @@ class Rainbow(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -3397,6 +3441,9 @@ class ApeX(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -3618,6 +3665,7 @@ class ApeX(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -3743,6 +3791,9 @@ class R2D2(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -3964,6 +4015,7 @@ class R2D2(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -4089,6 +4141,9 @@ class DDPG(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -4268,6 +4323,7 @@ class DDPG(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -4373,6 +4429,9 @@ class TD3(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -4558,6 +4617,7 @@ class TD3(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -4666,6 +4726,9 @@ class SAC(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -4849,6 +4912,7 @@ class SAC(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -4956,6 +5020,9 @@ class TQC(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -5146,6 +5213,7 @@ class TQC(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -5256,6 +5324,9 @@ class CrossQ(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -5445,6 +5516,7 @@ class CrossQ(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,
@@ -5555,6 +5627,9 @@ class ApeXDPG(Face):
         Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
         environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
         itself.
+    seats
+        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
+        each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
         seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
@@ -5742,6 +5817,7 @@ class ApeXDPG(Face):
         num_policies: int = 1,
         policies: dict[str, dict[str, Any]] = ...,
         policy_of: str | Callable[..., Any] | None = None,
+        seats: Literal["fixed", "shuffled"] = "fixed",
         opponents: str = "none",
         opponent_pool: int = 8,
         opponent_interval: int | None = None,

@@ -95,8 +95,9 @@ def resolve_env(config: Config) -> EnvSpec:
     """Find the environment of a config; what is wrong with it is a `ConfigError`, if nothing more exact."""
     try:
         return replace(
-            EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize), team_reward=config.team_reward
-        )
+            EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
+            team_reward=config.team_reward, is_shuffled=config.seats == "shuffled",
+        )  # fmt: skip
     except UnknownEnvironmentError:
         raise
     except (TypeError, ValueError) as error:

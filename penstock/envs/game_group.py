@@ -35,6 +35,8 @@ class Games(Group):
         Names of each team's agents; empty: all are one team.
     team_reward
         "own": each agent's reward is its own; "mean", "sum": that of all agents of its team.
+    is_shuffled
+        Before each game it is drawn which agents each team plays, as many as are its own.
     first_lane
         Number of the first game's first seat among all seats of the run, for messages.
     mask_is_in_info
@@ -54,7 +56,8 @@ class Games(Group):
     Raises
     ------
     UnsupportedSpaceError
-        A team's spaces have no column layout, or differ.
+        A team's spaces have no column layout, or differ; teams are shuffled, and the spaces of all agents differ, or
+        games have no end.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Games(Group):
         name: str,
         teams: Sequence[Sequence[str]] = (),
         team_reward: TeamReward = "own",
+        is_shuffled: bool = False,
         first_lane: int = 0,
         mask_is_in_info: bool = False,
         over: Over | None = None,
@@ -76,6 +80,10 @@ class Games(Group):
         self.agents = games[0].agents
         self.ends = games[0].ends
         self._over = over
+        if is_shuffled:
+            _require_exchangeable(games[0], mask_is_in_info)
+        # The last word keeps these numbers apart from those of the environments.
+        self._draws = [np.random.default_rng([seed, 3]) for seed in seeds] if is_shuffled else []
         self._returns = [[0.0] * len(self.agents) for _ in games]
         self._steps = 0
         self.teams: list[SeatLanes] = []
@@ -136,7 +144,11 @@ class Games(Group):
         return [(SeatLanes, [[seats[agent] for agent in team]] * len(self._games)) for team in teams]
 
     def _seat(self, number: int) -> None:
-        """Let teams take their seats in a game that is about to begin: they keep them."""
+        """Let teams take their seats in a game that is about to begin: they keep them, unless they are shuffled."""
+        if self._draws:
+            seats = iter(self._draws[number].permutation(len(self.agents)).tolist())
+            for team in self.teams:
+                team.sit(number, [next(seats) for _ in team.seats(number)])
 
     def _take(self, number: int, turn: Turn) -> None:
         for team in self.teams:
@@ -174,7 +186,23 @@ class Games(Group):
             raise self.failure(phase, number, None, error) from error
 
 
-def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[ObservationSpec, ActionSpec]:
+def _require_exchangeable(game: Game, mask_is_in_info: bool) -> None:
+    """Raise `UnsupportedSpaceError` where no team could be in another's place."""
+    if not game.ends:
+        raise UnsupportedSpaceError(
+            "teams change agents between games, and this environment has no games that end: each agent goes on by "
+            "itself with its next episode; use seats='fixed'"
+        )
+    _specs_of(game, game.agents, mask_is_in_info, "agents that policies change between games", "use seats='fixed'")
+
+
+def _specs_of(
+    game: Game,
+    team: Sequence[str],
+    mask_is_in_info: bool,
+    whose: str = "agents of one policy",
+    advice: str = "give them policies of their own",
+) -> tuple[ObservationSpec, ActionSpec]:
     """What each agent of a team shows and takes; they are all alike."""
     spaces = [game.spaces(game.agents.index(agent)) for agent in team]
     found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
@@ -182,7 +210,7 @@ def _specs_of(game: Game, team: Sequence[str], mask_is_in_info: bool) -> tuple[O
         if specs != found[0]:
             (seen, done), (others, does) = spaces[0], spaces[number]
             raise UnsupportedSpaceError(
-                f"agents of one policy need the same spaces: {team[0]!r} sees {seen} and does {done}, "
-                f"{team[number]!r} sees {others} and does {does}; give them policies of their own"
+                f"{whose} need the same spaces: {team[0]!r} sees {seen} and does {done}, "
+                f"{team[number]!r} sees {others} and does {does}; {advice}"
             )
     return found[0]

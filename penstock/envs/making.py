@@ -241,7 +241,7 @@ def _single_lanes(order: _Order) -> Group:
     if isinstance(envs[0], Game):
         return order.games(
             envs, order.seeds, name=order.spec.name, teams=order.spec.teams, team_reward=order.spec.team_reward,
-            first_lane=order.first_lane, mask_is_in_info=order.spec.mask_is_in_info,
+            is_shuffled=order.spec.is_shuffled, first_lane=order.first_lane, mask_is_in_info=order.spec.mask_is_in_info,
         )  # fmt: skip
     lanes = SingleLanes(
         envs, order.seeds, name=order.spec.name, first_lane=order.first_lane,

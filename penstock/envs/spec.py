@@ -47,6 +47,8 @@ class EnvSpec:
         Names of the agents that each policy plays: of each is a lane. Empty where it has one agent.
     team_reward
         What each agent is rewarded with, see `Games`.
+    is_shuffled
+        Teams change agents before each game, see `Games`.
     population
         So many policies play it, each in environments of its own; they do not meet.
     """
@@ -58,6 +60,7 @@ class EnvSpec:
     mask_is_in_info: bool = False
     teams: tuple[tuple[str, ...], ...] = ()
     team_reward: Literal["own", "mean", "sum"] = "own"
+    is_shuffled: bool = False
     population: int = 1
 
     @property

@@ -21,7 +21,8 @@ from penstock.play.player import Bout, Part, Player, lanes_for
 
 
 class TeamPlayer(Player):
-    """Policies that play each other and fixed opponents, in environments of their own; each plays its own agents.
+    """Policies that play each other and fixed opponents, in environments of their own; each plays its own agents, or
+    with shuffled seats as many.
 
     Against "others" all policies play together. Against any other opponent each policy plays games of its own, in which
     the opponent plays the agents of all other policies: "best" plays each by the best weights of its policy.
@@ -75,7 +76,7 @@ class TeamPlayer(Player):
         self._best = best
         self._seed = seed
         self._lanes = group.teams
-        self._seats = [[group.agents.index(agent) for agent in lanes.agents] for lanes in self._lanes]
+        self._seats = [", ".join(group.agents if env.is_shuffled else lanes.agents) for lanes in self._lanes]
         # Who has got more has won, but only where one policy could be in the other's place.
         kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self._lanes]
         self._has_winners = group.ends and all(kind == kinds[0] for kind in kinds)
@@ -112,11 +113,11 @@ class TeamPlayer(Player):
 
     def _match(self, policy: int, opponent: str) -> Match:
         outcomes = self._outcomes[policy] if self._has_winners else ()
-        return self._parts[policy].match(opponent, ", ".join(self._lanes[policy].agents), outcomes)
+        return self._parts[policy].match(opponent, self._seats[policy], outcomes)
 
     def _hear(self, game: int, returns: Sequence[float]) -> None:
         """Note how a game has ended for each policy."""
-        means = [fmean(returns[seat] for seat in seats) for seats in self._seats]
+        means = [fmean(returns[seat] for seat in lanes.seats(game)) for lanes in self._lanes]
         for policy, outcomes in enumerate(self._outcomes):
             outcomes[game].append(outcome(means, policy))
 

@@ -60,6 +60,15 @@ def test_what_one_policy_wins_in_their_games_the_other_loses():
     assert found["red"].returns == red.returns and found["red"].mean_return == -found["blue"].mean_return
 
 
+def test_with_shuffled_seats_wins_are_those_of_whoever_played_the_seat():
+    with penstock.PPO(**MARKS, seats="shuffled") as trainer:
+        found = trainer.evaluate(20, deterministic=False)
+    (red,), (blue,) = found["red"].matches, found["blue"].matches
+    assert red.seat == blue.seat == "crosses, noughts"
+    assert red.outcomes == tuple(-result for result in blue.outcomes) == tuple(np.sign(red.returns))
+    assert red.wins and red.losses
+
+
 def test_each_policy_plays_its_own_agents_and_a_fixed_opponent_all_others():
     with penstock.PPO(**SIDES, eval_against=(two, "others", "random")) as trainer:
         for policy in trainer._policies:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from collections import defaultdict
 
 import pytest
 import torch
@@ -12,12 +13,14 @@ import penstock
 from penstock.algorithms.appo import APPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.policies import checkpoints_to_go_on_from
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
+from tests.envs.playing import AtOnce, Part
 from tests.envs.two_sides import TwoSides
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -286,3 +289,39 @@ def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):
 def test_agents_of_one_policy_with_different_spaces_are_told_to_have_policies_of_their_own():
     with pytest.raises(UnsupportedSpaceError, match="give them policies of their own"):
         penstock.APPO(**{**SERIAL, "policies": {}})
+
+
+class Numbered(AtOnce):
+    """Two agents, for three steps each; what is observed is the agent's number, the game's and the step's."""
+
+    def __init__(self):
+        super().__init__([Part(0, 3, "terminated"), Part(0, 3, "terminated")])
+
+
+@pytest.mark.parametrize("more", [{}, {"opponents": "1"}], ids=["both learn", "one is a guest"])
+@pytest.mark.parametrize("algorithm", [penstock.PPO, penstock.APPO])
+def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):
+    seen = defaultdict(set)
+    learn = SegmentLearner.learn
+
+    def watched(self, batch):
+        seen[self._arena.policy] |= set(batch.obs[:-1][batch.valid][:, 0].tolist())
+        return learn(self, batch)
+
+    monkeypatch.setattr(SegmentLearner, "learn", watched)
+    found = []
+    for _ in range(2):
+        with algorithm(
+            **{**SERIAL, "env": Numbered, "policies": {}, "num_policies": 2, "seats": "shuffled", "batch_size": 16, **more},
+            total_steps=1_000,
+        ) as trainer:
+            trainer.train(quiet=True)
+            found.append(trainer.get_parameters())
+    assert all(identical(found[0][policy], found[1][policy]) for policy in (0, 1)), "one seed, one set of weights"
+    assert seen == {0: {0.0, 1.0}, 1: {0.0, 1.0}}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", Numbered])
+def test_one_policy_has_no_seats_to_shuffle(env):
+    with pytest.raises(ConfigError, match="seats='shuffled' .*(has one agent|one policy plays all agents): leave it out"):
+        penstock.PPO(env, seats="shuffled", run_dir=None)

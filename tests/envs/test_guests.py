@@ -1,15 +1,19 @@
 """Games with guests: who sits where, whose lane is whose, and how games end."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.envs.failures import UnsupportedSpaceError
+from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
 from penstock.envs.guests import GuestGames, LiveGuestGames
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, parts
+from tests.envs.two_sides import TwoSides
 
 ENDS = ("terminated", "truncated", "both")
 
@@ -124,3 +128,41 @@ def test_in_the_last_games_the_agents_of_one_team_are_guests(agents, own, count)
             assert all(shown[lane, 0] == seats[lane] for lane in lanes.asked.nonzero()[0])
         step(group)
     assert guests.take_episodes() == [] and first.take_env_steps() == 20 * len(envs)
+
+
+@given(st.lists(parts, min_size=3, max_size=3), st.integers(0, 9))
+def test_shuffled_teams_change_agents_between_games_and_never_within_one(agents, seed):
+    def seats_by_game(count):
+        """Which agents each lane has shown, by game, in this order."""
+        games = [game_of(AtOnce(agents)) for _ in range(2)]
+        teams = [["player_1"], ["player_0", "player_2"]]
+        group = Games(games, [seed, seed + 1], teams=teams, name="game", is_shuffled=True, team_reward="sum")
+        found = [[defaultdict(set) for _ in range(lanes.num_lanes)] for lanes in group.lanes]
+        group.reset()
+        for _ in range(count):
+            for lanes, of_lane in zip(group.lanes, found, strict=True):
+                shown = seen(lanes)
+                for lane in lanes.asked.nonzero()[0]:
+                    of_lane[lane][int(shown[lane, 1])].add(int(shown[lane, 0]))
+            step(group)
+        return found
+
+    (ones, pairs), again = seats_by_game(80), seats_by_game(80)
+    assert [ones, pairs] == again, "a seed decides"
+    for number in range(2):
+        lanes = ones[number], *pairs[2 * number : 2 * number + 2]
+        assert all(len(seats) == 1 for lane in lanes for seats in lane.values())
+        for game in set.intersection(*(set(lane) for lane in lanes)):
+            assert {seat for lane in lanes for seat in lane[game]} == {0, 1, 2}
+    if not any(part.joins for part in agents):  # who joins late is not seen in every game
+        first, second = ([min(seats) for seats in lane.values()] for lane in ones)
+        assert first != second and len(set(first)) > 1 < len(set(second))
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [(Lists, "no games that end.*use seats='fixed'"), (TwoSides, "'hunter_0' sees .* 'prey' sees .*; use seats='fixed'")],
+)
+def test_agents_that_are_not_alike_or_never_done_are_not_shuffled(env, message):
+    with pytest.raises(UnsupportedSpaceError, match=message):
+        Games([game_of(env())], [0], name="game", is_shuffled=True)
