@@ -17,8 +17,8 @@ AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
 OF_THE_RUN = (
     "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
-    "num_policies", "policies", "policy_of", "seats", "inference", "backend", "address", "nodes", "evaluator", "num_learners",
-    "learner_nodes", "device", "seed", "total_steps", "max_seconds",
+    "num_policies", "policies", "policy_of", "seats", "inference", "backend", "address", "nodes", "evaluator",
+    "num_learners", "learner_nodes", "device", "seed", "total_steps", "max_seconds",
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",

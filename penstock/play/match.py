@@ -17,7 +17,7 @@ class Match:
     opponent
         Its name: "random", "best", "others" (the run's other policies as they are now), or that of a class or function.
     seat
-        Name of the agent that the policy played, or names of several; with shuffled seats, of all that it may have played.
+        Name of the agent that the policy played, or names of several; with shuffled seats, of all.
     returns, lengths
         Return and number of steps of each of its agents in each game; those that were given up come last.
     outcomes

@@ -312,9 +312,9 @@ def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more
     found = []
     for _ in range(2):
         with algorithm(
-            **{**SERIAL, "env": Numbered, "policies": {}, "num_policies": 2, "seats": "shuffled", "batch_size": 16, **more},
-            total_steps=1_000,
-        ) as trainer:
+            **{**SERIAL, "env": Numbered, "policies": {}, "num_policies": 2, "batch_size": 16, **more},
+            seats="shuffled", total_steps=1_000,
+        ) as trainer:  # fmt: skip
             trainer.train(quiet=True)
             found.append(trainer.get_parameters())
     assert all(identical(found[0][policy], found[1][policy]) for policy in (0, 1)), "one seed, one set of weights"
@@ -323,5 +323,5 @@ def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more
 
 @pytest.mark.parametrize("env", ["CartPole-v1", Numbered])
 def test_one_policy_has_no_seats_to_shuffle(env):
-    with pytest.raises(ConfigError, match="seats='shuffled' .*(has one agent|one policy plays all agents): leave it out"):
+    with pytest.raises(ConfigError, match=r"seats='shuffled' .*(has one agent|one policy plays all agents): leave"):
         penstock.PPO(env, seats="shuffled", run_dir=None)

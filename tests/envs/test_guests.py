@@ -161,7 +161,10 @@ def test_shuffled_teams_change_agents_between_games_and_never_within_one(agents,
 
 @pytest.mark.parametrize(
     ("env", "message"),
-    [(Lists, "no games that end.*use seats='fixed'"), (TwoSides, "'hunter_0' sees .* 'prey' sees .*; use seats='fixed'")],
+    [
+        (Lists, "no games that end.*use seats='fixed'"),
+        (TwoSides, "'hunter_0' sees .* 'prey' sees .*; use seats='fixed'"),
+    ],
 )
 def test_agents_that_are_not_alike_or_never_done_are_not_shuffled(env, message):
     with pytest.raises(UnsupportedSpaceError, match=message):
