@@ -145,7 +145,7 @@ class Population:
     ) -> None:
         self.rules, self.space, self._seed = rules, space, seed
         self._rescues = 0  # in a row
-        self.members = [Member(space.start(own, self.random(number, 0))) for number, own in enumerate(given)]
+        self.members = [Member(settings) for settings in space.starts(given, self.random(0, 0))]
 
     def hear(self, member: int, scores: Iterable[float], episodes: int | None = None) -> None:
         """Take scores of a member's episodes; `episodes`: how many these are of, where it is another number."""
@@ -302,5 +302,5 @@ class Population:
         return self.random(member, found.decisions)
 
     def random(self, member: int, decision: int) -> np.random.Generator:
-        """The random numbers of one decision about a member; of decision 0, where it starts."""
+        """The random numbers of one decision about a member; of decision 0 about the first, where all start."""
         return np.random.default_rng([self._seed, member, decision])

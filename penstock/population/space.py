@@ -8,7 +8,7 @@
     log = true             # each order of magnitude is as likely as the next
     perturb = [0.8, 1.2]   # factors, of which one is drawn
     resample = 0.25        # probability of a new value from all of the range instead
-    initial = [1e-4, 1e-3] # what members start from; default: all of the range
+    initial = [1e-4, 1e-3] # what members start from, spread over it; default: all of the range
 
     [gamma]
     low = 0.9
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,14 +64,20 @@ class Dimension:
         """Name of the setting."""
         return self.range.name
 
-    def drawn(self, random: np.random.Generator, *, initial: bool = False) -> float:
-        """Draw a value from all of the range, or from what members start from."""
-        low, high = self.initial if initial else (self.range.low, self.range.high)
+    def drawn(self, random: np.random.Generator) -> float:
+        """Draw a value from all of the range."""
+        return self._at(random.random(), self.range.low, self.range.high)
+
+    def initial_at(self, share: float) -> float:
+        """The value behind so large a share of what members start from."""
+        return self._at(share, *self.initial)
+
+    def _at(self, share: float, low: float, high: float) -> float:
         if self.complement:
             low, high = 1.0 - high, 1.0 - low
         if self.range.log:
             low, high = math.log(low), math.log(high)
-        value = random.uniform(low, high)
+        value = low + share * (high - low)
         value = math.exp(value) if self.range.log else value
         return self.clipped(1.0 - value if self.complement else value)
 
@@ -95,25 +101,35 @@ class PopulationSpace:
         """Names of the settings."""
         return [dimension.name for dimension in self.dimensions]
 
-    def start(self, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, float]:
-        """What a member starts from: what it is given, and drawn values else.
+    def starts(self, given: Sequence[Mapping[str, Any]], random: np.random.Generator) -> list[dict[str, float]]:
+        """What members start from: what each is given, and drawn values else.
+
+        Drawn values lie apart: of N members each draws every setting from another Nth of what members start from, in an
+        order of its own for each setting (a Latin hypercube).
 
         Raises
         ------
         ConfigError
             A given value is outside the bounds.
         """
-        settings = {}
+        count = len(given)
+        members: list[dict[str, float]] = [self.within(own) for own in given]
         for dimension in self.dimensions:
-            drawn = dimension.drawn(random, initial=True)  # in any case: what others draw does not depend on it
-            value = settings[dimension.name] = float(given.get(dimension.name, drawn))
-            low, high = dimension.range.low, dimension.range.high
-            if not low <= value <= high:
+            shares = (random.permutation(count) + random.random(count)) / count
+            for member, share in zip(members, shares.tolist(), strict=True):
+                member.setdefault(dimension.name, dimension.initial_at(share))
+        return members
+
+    def within(self, given: Mapping[str, Any]) -> dict[str, float]:
+        """Given values of these settings; raises `ConfigError` where one is outside the bounds."""
+        for dimension in self.dimensions:
+            value, low, high = given.get(dimension.name), dimension.range.low, dimension.range.high
+            if value is not None and not low <= value <= high:
                 raise ConfigError(
                     f"{dimension.name}={value:g} is outside the bounds that pbt_space gives it, from {low:g} to "
                     f"{high:g}: start within them, or widen them"
                 )
-        return settings
+        return {name: float(given[name]) for name in self.names if name in given}
 
 
 def tables_of(space: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:

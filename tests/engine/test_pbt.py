@@ -214,8 +214,10 @@ def test_a_run_that_is_killed_anywhere_in_an_exploit_goes_on_from_before_it_or_a
 def test_settings_given_when_a_run_goes_on_win_over_restored_ones(tmp_path):
     with penstock.PPO(**{**PBT, "run_dir": str(tmp_path / "run")}) as trainer:
         trainer.train(1_000, quiet=True)
+        kept = [each["gamma"] for each in trainer.get_hyperparameters().values()]
     with penstock.PPO.resume(tmp_path / "run", learning_rate=2e-3, pbt_interval=10**9) as trainer:
-        assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == [2e-3, 2e-3]
+        found = trainer.get_hyperparameters().values()
+        assert [(each["learning_rate"], each["gamma"]) for each in found] == [(2e-3, gamma) for gamma in kept]
         trainer.train(256, quiet=True)
         assert learner_of(trainer, 1)._optimizer.param_groups[0]["lr"] == 2e-3
 

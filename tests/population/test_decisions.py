@@ -151,6 +151,21 @@ def test_members_start_from_what_they_are_given_and_from_drawn_values_else():
     assert len(set(rates)) == 3 and all(1e-5 <= rate <= 1e-2 for rate in rates)
 
 
+@pytest.mark.parametrize("count", [1, 4, 7])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_members_start_far_apart_in_each_setting(count, seed):
+    members = Population(Rules("truncation", 1, 1, 0.2, 1), SPACE, [{}] * count, seed).members
+    for dimension in SPACE.dimensions:
+        values = np.array([member.settings[dimension.name] for member in members])
+        ends = np.array([dimension.range.low, dimension.range.high])
+        if dimension.complement:
+            values, ends = 1.0 - values, 1.0 - ends[::-1]
+        if dimension.range.log:
+            values, ends = np.log(values), np.log(ends)
+        shares = (values - ends[0]) / (ends[1] - ends[0])
+        assert sorted(np.floor(shares * count).astype(int)) == list(range(count)), "one in each Nth of the range"
+
+
 def test_a_logarithmic_range_is_drawn_in_orders_of_magnitude():
     rate = SPACE.dimensions[0]
     drawn = np.log10([rate.drawn(np.random.default_rng(seed)) for seed in range(300)])

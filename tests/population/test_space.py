@@ -52,4 +52,4 @@ def test_a_start_outside_of_the_bounds_is_refused():
 
     space = population_space({"learning_rate": BOUNDS}, CONFIG)
     with pytest.raises(ConfigError, match="learning_rate=1 is outside the bounds that pbt_space gives it, from 1e-05"):
-        space.start({"learning_rate": 1.0}, np.random.default_rng(0))
+        space.starts([{"learning_rate": 1.0}], np.random.default_rng(0))
