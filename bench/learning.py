@@ -241,7 +241,7 @@ TASKS = {
     ),
     "tic-tac-toe": Task(
         f"ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 400000 {TWO_WORKERS} 32 --gamma 1.0 "
-        "--gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.1 --entropy-coef-final 0.02 --eval-interval 0",
+        "--gae-lambda 0.9 --learning-rate 1e-3 --entropy-coef 0.2 --entropy-coef-final 0.1 --eval-interval 0",
         "latest", 0, 3, "a best response scores 0 from either seat", judge="tic-tac-toe",
     ),
     "connect-four": Task(
@@ -370,6 +370,27 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
     print(f"plot: {target}")
 
 
+def plot_panels(runs: Path, names: list[str], target: Path) -> None:
+    """Draw a panel for each task, a line for each run: mean returns in training over steps, in self-play ratings."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3), layout="constrained", squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        for run in sorted(runs.glob(f"{name}-[0-9]*")):
+            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            key = "opponents/rating" if "opponents/rating" in lines[-1] else "episode/mean_return"
+            points = [(line["steps"] / 1e6, line[key]) for line in lines if line.get(key) is not None]
+            axis.plot(*zip(*points, strict=True), alpha=0.8)
+            axis.set(title=name, xlabel="million steps", ylabel=key.rpartition("/")[2].replace("_", " "))
+        axis.grid(alpha=0.3)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target)
+    print(f"plot: {target}")
+
+
 def main() -> None:
     """Parse the command, run the trainings, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -377,6 +398,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--plots", type=Path)
+    parser.add_argument("--panels", type=Path, help="draw all tasks into this file, a panel for each")
     parser.add_argument("--runs", type=Path, help="keep the run directories here")
     arguments = parser.parse_args()
     print(describe())
@@ -386,6 +408,8 @@ def main() -> None:
             table(name, TASKS[name], arguments.seeds or TASKS[name].seeds, runs)
         if arguments.plot:
             plot(runs, arguments.tasks, arguments.plot)
+        if arguments.panels:
+            plot_panels(runs, arguments.tasks, arguments.panels)
         for name in arguments.tasks if arguments.plots else []:
             plot(runs, [name], arguments.plots / f"{name}.svg")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from penstock.envs.spaces import ObservationSpec
@@ -10,7 +11,11 @@ COLUMNS, ROWS, SIDE = 7, 6, 4
 
 
 class Fours(nn.Module):
-    """Features float32 ``[N, 128]`` of boards ``[N, 84]``."""
+    """Features float32 ``[N, 128]`` of boards ``[N, 84]``.
+
+    Beside both players' discs the convolution sees the cells where the next disc of each column would come to lie: a
+    line of three is a threat where the fourth cell is one of them.
+    """
 
     output_size = 128
 
@@ -18,8 +23,7 @@ class Fours(nn.Module):
         super().__init__()
         channels = 64
         self.layers = nn.Sequential(
-            nn.Unflatten(1, (2, COLUMNS, ROWS)),
-            nn.Conv2d(2, channels, SIDE),
+            nn.Conv2d(3, channels, SIDE),
             nn.ReLU(),
             nn.Flatten(),
             nn.Linear(channels * (COLUMNS - SIDE + 1) * (ROWS - SIDE + 1), self.output_size),
@@ -31,5 +35,8 @@ class Fours(nn.Module):
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
         """See the board, which is all that an observation has beside its mask."""
         (board,) = observation.values()
-        features: Tensor = self.layers(board)
+        discs = board.unflatten(1, (2, COLUMNS, ROWS))
+        taken = discs.sum(1, keepdim=True)
+        supported = nn.functional.pad(taken[..., :-1], (1, 0), value=1.0)
+        features: Tensor = self.layers(torch.cat((discs, supported - taken), 1))
         return features
