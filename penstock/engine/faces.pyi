@@ -77,6 +77,11 @@ class APPO(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -257,6 +262,8 @@ class APPO(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -393,6 +400,11 @@ class PPO(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -565,6 +577,8 @@ class PPO(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -697,6 +711,11 @@ class A2C(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -857,6 +876,8 @@ class A2C(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -983,6 +1004,11 @@ class A3C(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1118,6 +1144,8 @@ class A3C(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -1232,6 +1260,11 @@ class IMPALA(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1410,6 +1443,8 @@ class IMPALA(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1544,6 +1579,11 @@ class IMPACT(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1696,6 +1736,8 @@ class IMPACT(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1819,6 +1861,11 @@ class CLEAR(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2001,6 +2048,8 @@ class CLEAR(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2137,6 +2186,11 @@ class LASER(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2317,6 +2371,8 @@ class LASER(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2452,6 +2508,11 @@ class PQN(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2608,6 +2669,8 @@ class PQN(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2732,6 +2795,11 @@ class DQN(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2935,6 +3003,8 @@ class DQN(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3081,6 +3151,11 @@ class Rainbow(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -3284,6 +3359,8 @@ class Rainbow(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3430,6 +3507,11 @@ class ApeX(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -3631,6 +3713,8 @@ class ApeX(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3776,6 +3860,11 @@ class R2D2(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -3977,6 +4066,8 @@ class R2D2(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -4122,6 +4213,11 @@ class DDPG(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4281,6 +4377,8 @@ class DDPG(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4406,6 +4504,11 @@ class TD3(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4571,6 +4674,8 @@ class TD3(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4699,6 +4804,11 @@ class SAC(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4862,6 +4972,8 @@ class SAC(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4989,6 +5101,11 @@ class TQC(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5159,6 +5276,8 @@ class TQC(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -5289,6 +5408,11 @@ class CrossQ(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5458,6 +5582,8 @@ class CrossQ(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -5588,6 +5714,11 @@ class ApeXDPG(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5755,6 +5886,8 @@ class ApeXDPG(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
