@@ -140,7 +140,7 @@ def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_wei
         return Decision("exploit", member, parent, settings, settings, {"learning_rate": "kept"}, (1.0, 2.0, 3.0))
 
     runs._plans = [population.Plan(begin=runs._steps(number)) for number in range(3)]
-    runs._carry_out([copy(1, 2), copy(0, 1)])
+    runs._carry_out([copy(0, 1), copy(1, 2), copy(0, 1)])
     assert runs._plans[0].parent == runs._plans[1].parent and "member-2" in runs._plans[0].parent
     assert lineage_of(tmp_path / "p")[-1]["parent_steps"] == runs._steps(1)
     runs.slice, runs._todo = 1, [1]
