@@ -100,7 +100,8 @@ class Supervisor:
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
         names = [policy.name for policy in policies]
-        self._turns = Turns(self.backend, policies_by_role(parts_of(specs), names))
+        policies_of_roles = policies_by_role(parts_of(specs), names)
+        self._turns = Turns(self.backend, policies_of_roles)
         self._policies_of_processes = policies_by_role(specs, names)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         algorithm = policies[0].algorithm.name()
@@ -136,7 +137,7 @@ class Supervisor:
         self._following = Following(schedule or {}, policies, self.progress)
         self._reports = Reports(
             self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits,
-            self._policies_of_processes,
+            self._policies_of_processes, policies_of_roles,
         )  # fmt: skip
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
