@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
     from penstock.play.policy import Policy, load_policy
+    from penstock.population.schedule import load_schedule
 
     __version__: str
 
@@ -70,6 +71,7 @@ __all__ = [
     "Trainer",
     "__version__",
     "load_policy",
+    "load_schedule",
     "make_env",
     "replay",
 ]
@@ -103,6 +105,7 @@ _HOMES = {
     "SegmentConfig": "penstock.config",
     "Trainer": "penstock.engine.trainer",
     "load_policy": "penstock.play.policy",
+    "load_schedule": "penstock.population.schedule",
     "make_env": "penstock.envs",
 }
 

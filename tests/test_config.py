@@ -407,8 +407,8 @@ MAY_CHANGE = """
     actor_learning_rate tau exploration_noise target_noise target_noise_clip policy_delay alpha target_entropy replay
     policy_cloning_coef value_cloning_coef trust_region num_batches batch_uses rho_target kl_coef eval_exploration
     priority_eta q_lambda dropped_quantiles adam_beta1 adam_beta2 adam_eps pbt pbt_interval pbt_start pbt_fraction
-    pbt_metric pbt_episodes max_actor_grad hindsight goals_per_step redistribution_value redistribution_share
-    redistribution_trace redistribution_points redistribution_max_error redistributor_learning_rate
+    pbt_metric pbt_episodes schedule schedule_policy max_actor_grad hindsight goals_per_step redistribution_value
+    redistribution_share redistribution_trace redistribution_points redistribution_max_error redistributor_learning_rate
     redistributor_interval redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
     opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
 """

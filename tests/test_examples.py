@@ -20,6 +20,7 @@ SHORT_RUNS = {
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
     "ray_trainable.py": (["2000", "1"], r"best: mean return \S+ with learning rate \S+"),
     "external_pbt.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
+    "replayed_schedule.py": (["4000"], r"from step .* clip_range=\S+\nrepeated with another seed: mean return \S+"),
     "outside_loop.py": (["1000", "2"], r"round 1: .*\nround 2: .*"),
 }
 

@@ -14,6 +14,7 @@ _GROUPS = {
     },
     "population": {
         "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
+        "schedule", "schedule_policy",
     },
     "machine": {
         "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "evaluator",

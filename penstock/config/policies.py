@@ -21,6 +21,7 @@ OF_THE_RUN = (
     "num_learners", "learner_nodes", "device", "seed", "total_steps", "max_seconds",
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
+    "schedule", "schedule_policy",
     "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
     "keep_checkpoints", "run_dir",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The settings of population-based training: who is replaced by whom, how often, and what may change then."""
+"""The settings of populations: who is replaced by whom, how often, what may change then, and how that is repeated."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ class PopulationConfig:
     """What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"]."""
     pbt_episodes: int = 10
     """Episodes that a policy needs since it was last replaced before it is ranked."""
+    schedule: str | os.PathLike[str] | dict[Any, Any] | None = None
+    """Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule is
+    repeated; in Python also {steps: {setting: value}}. They win over the settings themselves."""
+    schedule_policy: str | None = None
+    """Whose schedule of the lineage it is; None: that of the policy with the best of the last scores."""
 
     def _validate_population(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -47,3 +52,10 @@ class PopulationConfig:
             )
         if self.pbt is None and self.pbt_space:
             raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
+        if self.pbt is not None and self.schedule is not None:
+            raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
+        if self.schedule_policy is not None and not isinstance(self.schedule, str):
+            raise ConfigError(
+                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "
+                "the path of the lineage, too"
+            )

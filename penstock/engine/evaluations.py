@@ -157,12 +157,13 @@ class Evaluations:
         for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):
             policy.take_evaluation(scored.evaluation, is_best=scored.is_best)
         self._chronicle.evaluated(evaluated.policies)
-        for scored in evaluated.policies:
+        for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):
             if scored.evaluation.unfinished and not self._has_told_of_unfinished:
                 self._has_told_of_unfinished = True
                 self._chronicle.event(self._about_unfinished(scored.evaluation))
             if scored.error is not None:
-                problem = f"the best weights could not be written, training goes on: {scored.error}"
+                whose = f" of policy {policy.name!r}" if policy.name else ""
+                problem = f"the best weights{whose} could not be written, training goes on: {scored.error}"
                 self._chronicle.event(f"warning: {problem}")
 
     def forget(self) -> None:

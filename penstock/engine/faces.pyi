@@ -80,6 +80,11 @@ class APPO(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -261,6 +266,8 @@ class APPO(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -400,6 +407,11 @@ class PPO(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -573,6 +585,8 @@ class PPO(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: int | None = None,
@@ -708,6 +722,11 @@ class A2C(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -869,6 +888,8 @@ class A2C(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -998,6 +1019,11 @@ class A3C(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1134,6 +1160,8 @@ class A3C(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
@@ -1251,6 +1279,11 @@ class IMPALA(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1430,6 +1463,8 @@ class IMPALA(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1567,6 +1602,11 @@ class IMPACT(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -1720,6 +1760,8 @@ class IMPACT(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -1846,6 +1888,11 @@ class CLEAR(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2029,6 +2076,8 @@ class CLEAR(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2168,6 +2217,11 @@ class LASER(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2349,6 +2403,8 @@ class LASER(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2487,6 +2543,11 @@ class PQN(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2644,6 +2705,8 @@ class PQN(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 16,
         num_groups: int | None = None,
@@ -2771,6 +2834,11 @@ class DQN(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -2975,6 +3043,8 @@ class DQN(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3124,6 +3194,11 @@ class Rainbow(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -3328,6 +3403,8 @@ class Rainbow(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -3477,6 +3554,11 @@ class ApeX(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -3679,6 +3761,8 @@ class ApeX(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -3827,6 +3911,11 @@ class R2D2(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4029,6 +4118,8 @@ class R2D2(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,
@@ -4177,6 +4268,11 @@ class DDPG(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4337,6 +4433,8 @@ class DDPG(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4465,6 +4563,11 @@ class TD3(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4631,6 +4734,8 @@ class TD3(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -4762,6 +4867,11 @@ class SAC(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -4926,6 +5036,8 @@ class SAC(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -5056,6 +5168,11 @@ class TQC(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5227,6 +5344,8 @@ class TQC(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -5360,6 +5479,11 @@ class CrossQ(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5530,6 +5654,8 @@ class CrossQ(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 1,
         num_groups: int | None = None,
@@ -5663,6 +5789,11 @@ class ApeXDPG(Face):
         What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
         Episodes that a policy needs since it was last replaced before it is ranked.
+    schedule
+        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
+        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+    schedule_policy
+        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
         Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
     num_envs_per_worker
@@ -5831,6 +5962,8 @@ class ApeXDPG(Face):
         pbt_fraction: float | None = None,
         pbt_metric: str = "return",
         pbt_episodes: int = 10,
+        schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
+        schedule_policy: str | None = None,
         num_workers: int | None = None,
         num_envs_per_worker: int = 4,
         num_groups: int | None = None,

@@ -173,12 +173,13 @@ class Copied:
     ----------
     learned
         All of it, as bytes that share no memory with the learner's own.
-    version
-        Of the weights.
+    version, steps
+        Of the weights, and what they have been learned from in the steps of their policy.
     """
 
     learned: bytes
     version: int
+    steps: int
 
 
 @dataclass(frozen=True)

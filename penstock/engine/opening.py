@@ -13,11 +13,13 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, change_config, with_schedules
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
+from penstock.engine.following import open_schedule
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
 from penstock.engine.supervisor import Supervisor
 from penstock.envs.spec import EnvSpec
+from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.run_directory import RunDirectory
@@ -114,6 +116,8 @@ def _opened(
         config = on_cluster(algorithm, config)
     if config.pbt_space is not None:
         config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
+    if config.schedule is not None:
+        config = replace(config, schedule=schedule_of(config.schedule, config.schedule_policy), schedule_policy=None)
     found = look_at(with_schedules(config))
     config, env = found.config, found.env
     algorithms = {
@@ -129,12 +133,13 @@ def _opened(
     if run is not None:
         for policy in policies:
             policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+    schedule = open_schedule(config, policies, changes)
     population = open_population(config, policies, checkpoints, changes)
     lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
     precision = note_of_precision(policies[0].algorithm)
     supervisor = Supervisor(
         config, policies, env, found.seen[0].frame_skip, run,
-        [*([] if precision is None else [precision]), *notes], population, lines,
+        [*([] if precision is None else [precision]), *notes], population, lines, schedule,
     )  # fmt: skip
     supervisor.progress.seconds += time.monotonic() - began
     return Training(config, env, policies, run, supervisor)

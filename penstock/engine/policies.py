@@ -195,7 +195,10 @@ def open_policies(
         if run is not None:
             policy.go_on_from_best(run.of_policy(name).checkpoints)
         policies.append(policy)
-    notes = [note for _, note in opened if note is not None]
+    notes = [
+        note if len(policies) == 1 else f"policy {policy.name!r}: {note}"
+        for policy, (_, note) in zip(policies, opened, strict=True) if note is not None
+    ]  # fmt: skip
     return policies, [*_note_of_memory([*algorithms, "guests"], [*shapes, *guests]), *notes]
 
 

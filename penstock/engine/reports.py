@@ -36,11 +36,13 @@ from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
 from penstock.experience.layout import RoleKind
 
+WARNING = "warning: "
+
 
 class Reports:
     """Hands each report to the parts of the run that it concerns, which are the parameters.
 
-    `policies` says whose processes are, see `policies_by_role`.
+    `of_processes` and `of_roles` say whose processes are, and the roles within them, see `policies_by_role`.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Reports:
         saves: Saves,
         transfers: Transfers,
         exploits: Exploits,
-        policies: Mapping[str, str],
+        of_processes: Mapping[str, str],
+        of_roles: Mapping[str, str],
     ) -> None:
-        self._policies = policies
+        self._of_processes, self._of_roles = of_processes, of_roles
         self._progress, self._chronicle, self._turns = progress, chronicle, turns
         self._evaluations, self._saves, self._transfers, self._exploits = evaluations, saves, transfers, exploits
 
@@ -81,7 +84,7 @@ class Reports:
             case Saved(number, error):
                 self._saves.take(number, error, policy_of(role))
             case ContentsSaved(number, error, what):
-                self._saves.take_contents(number, error, what)
+                self._saves.take_contents(number, error, what, policy_of(role))
             case WeightsSet():
                 self._transfers.taken()
             case Copied():
@@ -89,7 +92,7 @@ class Reports:
             case Diverged(policy, problem):
                 self._exploits.diverged(policy, problem)
             case Note(text):
-                self._chronicle.event(text)
+                self._chronicle.event(self._with_role(role, text))
             case NodeSeen(number, status):
                 self._progress.nodes[number] = status
             case Died(story):
@@ -98,10 +101,18 @@ class Reports:
                     self._evaluations.forget()
                 elif role == RoleKind.LEARNER:
                     self._saves.ask_again()
-                self._chronicle.event(f"{told_with_policy(story, self._policies)}\n{role} is replaced")
+                self._chronicle.event(f"{told_with_policy(story, self._of_processes)}\n{role} is replaced")
             case Failed():
                 self._turns.take(role, report)
             case Ready():
                 pass
             case _:
                 assert_never(report)
+
+    def _with_role(self, role: str, text: str) -> str:
+        """What a role notes, and first whose role it is where that is not all policies'."""
+        whose = self._of_roles.get(role) or self._of_processes.get(role)
+        if whose is None:
+            return text
+        warning = WARNING if text.startswith(WARNING) else ""
+        return f"{warning}{role} {whose}: {text.removeprefix(warning)}"

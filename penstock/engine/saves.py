@@ -114,18 +114,23 @@ class Saves:
         if number == self._asked:
             self._saved[policy] = error
         if error is not None:
-            self._chronicle.event(f"warning: no checkpoint could be written: {error}")
+            self._chronicle.event(f"warning: no checkpoint{self._whose(policy)} could be written: {error}")
 
-    def take_contents(self, number: int, error: Exception | None, what: str) -> None:
-        """Hear that a role has saved what belongs to a checkpoint, or could not."""
+    def take_contents(self, number: int, error: Exception | None, what: str, policy: int = 0) -> None:
+        """Hear that a role of a policy has saved what belongs to a checkpoint, or could not."""
         self._contents_saved += number == self._asked
         if error is not None:
-            self._chronicle.event(f"warning: {what} could not be saved, the weights are: {error}")
+            whose = self._whose(policy)
+            self._chronicle.event(f"warning: {what}{whose} could not be saved, the weights are: {error}")
 
     def ask_again(self) -> bool:
         """Ask the learners that have not saved what they were asked to; return whether they are there."""
         left = [(save, policy) for policy, save in enumerate(self._asked_for) if policy not in self._saved]
         return all([self._ask(save, policy) for save, policy in left])
+
+    def _whose(self, policy: int) -> str:
+        """Of which policy something is, in a run of several."""
+        return f" of policy {self._policies[policy]!r}" if len(self._policies) > 1 else ""
 
     def _stores(self) -> list[CheckpointStore | str]:
         """Where the checkpoints of each policy lie; asked anew each time, because how many are kept may change."""

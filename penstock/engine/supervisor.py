@@ -21,6 +21,7 @@ from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
+from penstock.engine.following import Following
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
@@ -43,6 +44,7 @@ from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.population.decisions import Population
 from penstock.population.lineage import LINEAGE
+from penstock.population.schedule import Schedule
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 
@@ -71,6 +73,8 @@ class Supervisor:
         Decides who copies whom; None: nobody does.
     lineage_lines
         Lines of the lineage that a population which goes on has written; None: it is a new one.
+    schedule
+        Values of tunable settings by steps, which hold instead of the config's; None: there is none.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Supervisor:
         notes: Sequence[str] = (),
         population: Population | None = None,
         lineage_lines: int | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         self._config = config
         self._policies = policies
@@ -95,7 +100,8 @@ class Supervisor:
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
         self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
         names = [policy.name for policy in policies]
-        self._turns = Turns(self.backend, policies_by_role(parts_of(specs), names))
+        policies_of_roles = policies_by_role(parts_of(specs), names)
+        self._turns = Turns(self.backend, policies_of_roles)
         self._policies_of_processes = policies_by_role(specs, names)
         rows = rows_by_kind(parts_of(specs), arena.shape)
         algorithm = policies[0].algorithm.name()
@@ -128,9 +134,10 @@ class Supervisor:
             population, config.pbt_metric, policies, self.progress, self._transfers, self._chronicle,
             None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
         )  # fmt: skip
+        self._following = Following(schedule or {}, policies, self.progress)
         self._reports = Reports(
             self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits,
-            self._policies_of_processes,
+            self._policies_of_processes, policies_of_roles,
         )  # fmt: skip
 
     # -- what the trainer asks for ---------------------------------------------------------------------------------
@@ -226,7 +233,8 @@ class Supervisor:
             if isinstance(parent, bytes):
                 self._transfers.hand_over(parent, child)
             else:
-                self._transfers.copy(parent, child)
+                copied = self._transfers.copy(parent, child)
+                self._exploits.copied_from_outside(parent, child, copied)
             self._policies[child].arena.control[Control.GOAL] = goal
             self._arena.ring_all()
             self._exploits.replaced(child)
@@ -288,6 +296,7 @@ class Supervisor:
 
     def _schedule(self) -> None:
         self._exploits.schedule()
+        self._following.schedule()
         self.evaluations.schedule(self.meta)
         if self._opponents is not None:
             self._opponents.schedule(self.progress.steps)

@@ -68,8 +68,8 @@ class Transfers:
             raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
         self._settle(policy, None)
 
-    def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> int:
-        """Let a child go on as its parent is now, between two batches of each; return the version that it copies.
+    def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> Copied:
+        """Let a child go on as its parent is now, between two batches of each; return what it copies.
 
         The child rests meanwhile. It learns again when the supervisor sets its goal: nothing that was collected before
         is learned from, and no batch sees the new weights with the old settings.
@@ -81,7 +81,7 @@ class Transfers:
         if copied is None:
             raise RoleDied(f"{self._learner_of(parent)} handed over no weights within {TRANSFER_SECONDS:.0f} s")
         self.hand_over(copied.learned, child, settings)
-        return copied.version
+        return copied
 
     def hand_over(self, learned: bytes, child: int, settings: Mapping[str, float] | None = None) -> None:
         """Let a child go on with what was learned elsewhere: see `Copied.learned`, and `copy`."""

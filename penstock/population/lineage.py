@@ -6,11 +6,18 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.population.decisions import Decision
 
 LINEAGE = "lineage.jsonl"
+
+
+class Handed(NamedTuple):
+    """Weights that a parent has handed over: their version, and the steps that it had then."""
+
+    version: int
+    steps: int
 
 
 class Lineage:
@@ -45,15 +52,40 @@ class Lineage:
             {"time": time, "policy": self._names[member], "steps": steps, "event": "set", "after": dict(settings)}
         )
 
-    def go_on(self, count: int) -> None:
-        """Keep the first `count` lines: what came later is not what the run goes on from."""
-        self.count = count
-        if self._path is not None and self._path.is_file():
-            lines = self._path.read_bytes().splitlines(keepends=True)
-            if len(lines) > count:
-                os.truncate(self._path, sum(map(len, lines[:count])))
+    def copied(
+        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: Handed, time: float
+    ) -> None:
+        """Write down that a member was told from outside to go on as another is; its settings stay."""
+        self._append(
+            {
+                "time": time,
+                "policy": self._names[member],
+                "steps": steps,
+                "event": "copy",
+                "parent": self._names[parent],
+                "version": copied.version,
+                "parent_steps": copied.steps,
+                "after": dict(settings),
+            }
+        )
 
-    def write(self, decision: Decision, steps: int, version: int | None, time: float) -> None:
+    def go_on(self, count: int) -> dict[str, dict[str, float]]:
+        """Keep the first `count` lines: what came later is not what the run goes on from.
+
+        Returns
+        -------
+        dict
+            The settings that each policy has by then, as far as there is a file.
+        """
+        self.count = count
+        if self._path is None or not self._path.is_file():
+            return {}
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        if len(lines) > count:
+            os.truncate(self._path, sum(map(len, lines[:count])))
+        return {event["policy"]: event["after"] for event in map(json.loads, lines[:count])}
+
+    def write(self, decision: Decision, steps: int, copied: Handed | None, time: float) -> None:
         """Write down what was decided and carried out.
 
         Parameters
@@ -62,8 +94,8 @@ class Lineage:
             What.
         steps
             Of the member.
-        version
-            Of the weights that it copied; None: it kept its own.
+        copied
+            The weights that it copied; None: it kept its own.
         time
             Seconds since 1970.
         """
@@ -74,7 +106,8 @@ class Lineage:
                 "steps": steps,
                 "event": decision.event,
                 "parent": None if decision.parent is None else self._names[decision.parent],
-                "version": version,
+                "version": None if copied is None else copied.version,
+                "parent_steps": None if copied is None else copied.steps,
                 "scores": dict(zip(self._names, decision.scores, strict=True)),
                 "before": decision.before,
                 "after": decision.after,

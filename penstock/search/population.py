@@ -1,12 +1,12 @@
 """Population-based training over several runs: members train in slices, and copy each other between two of them.
 
-=====================  ========================================================================
-``population.json``    settings, members, scores, and what the next slice begins with
-``lineage.jsonl``      who copied whom, when, and with which settings
-``member-3/``          a member's run, an ordinary run directory
-``member-3.json``      what the process of its slice is told; ``.txt``: what that printed
-``handed/member-3/``   the checkpoint that others copy in this slice
-=====================  ========================================================================
+======================  ========================================================================
+``population.json``     settings, members, scores, and what the next slice begins with
+``lineage.jsonl``       who copied whom, when, and with which settings
+``member-3/``           a member's run, an ordinary run directory
+``member-3.json``       what the process of its slice is told; ``.txt``: what that printed
+``handed/member-3-9/``  its checkpoint of step 9, which others copy in this slice
+======================  ========================================================================
 
 All members train a slice of ``pbt_interval`` steps, as many at once as there are jobs; then all are ranked. The next
 call trains a slice that was interrupted to its end.
@@ -28,7 +28,7 @@ from typing import Any, Literal
 from penstock.bench import BenchError
 from penstock.config import Config, ConfigError
 from penstock.population.decisions import RETURN, Decision, Population, rules_of
-from penstock.population.lineage import LINEAGE, Lineage
+from penstock.population.lineage import LINEAGE, Handed, Lineage
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, write_file_atomically
@@ -226,6 +226,7 @@ class PopulationRuns:
             if decision is None:
                 self._error = "all members diverge again and again: narrow the space"
                 return
+            self._plans[job.member] = Plan(begin=self._steps(job.member))  # it may have saved since the slice began
             self._carry_out([decision])
             if not self._steps(job.member):
                 shutil.rmtree(self.member(job.member), ignore_errors=True)
@@ -252,18 +253,24 @@ class PopulationRuns:
 
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
-            child, version = decision.member, None
+            child, handed = decision.member, None
             if decision.parent is not None:
-                self._plans[child].parent, version = self._hand_over(decision.parent)
+                self._plans[child].parent, handed = self._hand_over(decision.parent)
             self.population.carried_out(decision)
-            self._lineage.write(decision, self._plans[child].begin, version, round(time.time(), 3))
+            self._lineage.write(decision, self._plans[child].begin, handed, round(time.time(), 3))
             what = "goes on" if decision.parent is None else f"copies member {decision.parent}"
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")
 
-    def _hand_over(self, parent: int) -> tuple[str | None, int | None]:
-        """Put a member's newest checkpoint where its next slice leaves it alone."""
-        place = self.path / HANDED / f"member-{parent}"
+    def _hand_over(self, parent: int) -> tuple[str | None, Handed | None]:
+        """Put a member's newest checkpoint where its next slice leaves it alone.
+
+        What goes on as a copy itself, and has not begun to, hands over what it is to copy.
+        """
+        plan, steps = self._plans[parent], self._steps(parent)
+        if plan.parent is not None and steps <= plan.begin:
+            return plan.parent, Handed(verify_checkpoint(plan.parent)["version"], steps)
+        place = self.path / HANDED / f"member-{parent}-{steps}"
         try:
             newest = resolve_checkpoint(self.member(parent), "latest")
         except (CheckpointError, RunDirectoryError):
@@ -273,7 +280,8 @@ class PopulationRuns:
             shutil.rmtree(aside, ignore_errors=True)
             shutil.copytree(newest, aside)
             aside.rename(place)
-        return str(place), verify_checkpoint(place)["version"]
+        meta = verify_checkpoint(place)
+        return str(place), Handed(meta["version"], meta["steps"])
 
     def _steps(self, member: int) -> int:
         """Steps of a member's newest checkpoint."""

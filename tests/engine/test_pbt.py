@@ -14,6 +14,7 @@ from penstock.engine.transfers import Transfers
 from penstock.experience.arena import Control
 from penstock.population.lineage import Lineage
 from tests.comparing import identical
+from tests.engine.learners import learner_of
 from tests.envs.told_lane import ToldItsLane
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -31,10 +32,6 @@ SMALL = {
     "learning_rate_schedule": "constant", "backend": "serial", "run_dir": None,
 }  # fmt: skip
 PBT = {**SMALL, "pbt": "truncation", "pbt_space": SPACE, "pbt_interval": 512, "pbt_fraction": 0.5, "pbt_episodes": 2}
-
-
-def learner_of(trainer, policy):
-    return trainer._supervisor.backend._roles["learner" if policy == 0 else f"learner-{policy}"]
 
 
 def lineage_of(run):
@@ -232,6 +229,32 @@ def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
         assert "value_coef" not in population.members[0].settings  # it is not in the space
         told = lineage_of(run)[-1]
         assert (told["event"], told["policy"], told["after"]["learning_rate"]) == ("set", "0", 5e-3)
+
+
+def test_a_copy_from_outside_and_what_a_resume_gives_are_in_the_lineage(tmp_path):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:
+        trainer.train(512, quiet=True)
+        steps = [policy.steps for policy in trainer.status.policies]
+        trainer.copy_policy(0, 1)
+        trainer.train(128, quiet=True)
+        rate = trainer.get_hyperparameters()[1]["learning_rate"]
+    told = lineage_of(run)[-1]
+    assert (told["event"], told["parent"], told["policy"]) == ("copy", "0", "1")
+    assert [told["parent_steps"], told["steps"]] == steps and told["after"]["learning_rate"] == rate
+    # The weights began as policy 0's, and have had policy 1's settings from the copy on.
+    schedule = penstock.load_schedule(run, "1")
+    assert list(schedule) == [0, steps[0]] and schedule[steps[0]]["learning_rate"] == rate
+    assert schedule[0] == lineage_of(run)[0]["after"]
+    with penstock.PPO.resume(run, learning_rate=2e-3) as trainer:
+        now = [policy.steps for policy in trainer.status.policies]
+        trainer.train(64, quiet=True)
+    assert [(line["event"], line["steps"], line["after"]["learning_rate"]) for line in lineage_of(run)[-2:]] == [
+        ("set", now[0], 2e-3), ("set", now[1], 2e-3),
+    ]  # fmt: skip
+    count = len(lineage_of(run))
+    penstock.PPO.resume(run).close()
+    assert len(lineage_of(run)) == count
 
 
 class Fragile(PPO):

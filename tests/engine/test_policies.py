@@ -13,12 +13,14 @@ import penstock
 from penstock.algorithms.appo import APPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.messages import Note
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.policies import checkpoints_to_go_on_from
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.learners import learner_of
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.playing import AtOnce, Part
 from tests.envs.two_sides import TwoSides
@@ -139,6 +141,25 @@ def test_replay_driven_policies_learn_side_by_side():
     with penstock.DQN(**settings, **more, num_envs_per_worker=4, batch_size=64, hidden_sizes=(16,)) as trainer:
         trainer.train(quiet=True)
         assert all(evaluation.mean_return >= 6.0 for evaluation in trainer.evaluate(8).values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "whose"), [({}, "learner-1 of policy 'prey': "), ({"env": "CartPole-v1", "policies": {}}, "")]
+)
+def test_what_a_learner_notes_says_whose_it_is_where_there_are_several(tmp_path, settings, whose):
+    run = tmp_path / "run"
+    with penstock.APPO(**{**SERIAL, **settings, "run_dir": str(run)}, total_steps=400) as trainer:
+        trainer.train(100, quiet=True)
+        policy = int(bool(whose))
+        learner = learner_of(trainer, policy)
+        learner._report(Note("updates run without CUDA graphs"))
+        learner._report(Note("warning: steps are lost"))
+        trainer._supervisor.saves.take(trainer._supervisor.saves._asked, OSError("no space left"), policy)
+        trainer.train(100, quiet=True)
+    log = (run / "log.txt").read_text()
+    assert f" {whose}updates run without CUDA graphs\n" in log and f" warning: {whose}steps are lost\n" in log
+    of_prey = " of policy 'prey'" if whose else ""
+    assert f"warning: no checkpoint{of_prey} could be written: no space left" in log
 
 
 def test_the_memory_of_every_arena_is_said_before_the_run(tmp_path, capfd):

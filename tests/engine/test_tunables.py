@@ -6,16 +6,13 @@ import pytest
 import penstock
 from penstock.config import ConfigError, tunable_settings
 from penstock.experience.tunables import Tunables
+from tests.engine.learners import learner_of
 
 SERIAL = {"backend": "serial", "run_dir": None, "num_workers": 1, "eval_interval": 0, "hidden_sizes": (8,),
           "learning_rate_schedule": "constant"}  # fmt: skip
 PPO = {**SERIAL, "env": "CartPole-v1", "num_envs_per_worker": 2, "segment_length": 16, "batch_size": 32,
        "num_epochs": 1, "total_steps": 4_000}  # fmt: skip
 REPLAY = {**SERIAL, "env": "Pendulum-v1", "batch_size": 8, "learning_starts": 32, "total_steps": 1_000}
-
-
-def learner_of(trainer):
-    return trainer._supervisor.backend._roles["learner"]
 
 
 def test_what_is_set_reaches_live_groups_betas_and_the_loss_before_the_next_batch():

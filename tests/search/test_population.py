@@ -9,6 +9,8 @@ from penstock.algorithms.ppo import PPOConfig
 from penstock.bench import BenchError, BenchUsageError
 from penstock.config import ConfigError
 from penstock.engine import slices
+from penstock.population.decisions import Decision
+from penstock.population.schedule import load_schedule
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import resolve_checkpoint
 from penstock.search import population, population_command
@@ -80,6 +82,8 @@ def test_members_train_in_slices_and_the_worse_copies_the_better(tmp_path):
     ]  # fmt: skip
     exploits = [line for line in lineage_of(tmp_path / "p") if line["event"] == "exploit"]
     assert exploits and all(line["scores"][line["parent"]] > line["scores"][line["policy"]] for line in exploits)
+    assert [line["parent_steps"] for line in exploits] == [line["steps"] for line in exploits]  # of whole slices
+    assert {256, 512} & set(load_schedule(tmp_path / "p", exploits[-1]["policy"]))
     for number in range(2):
         meta = load_checkpoint(resolve_checkpoint(runs.member(number), "latest")).meta
         assert meta["tuned"] == runs.population.members[number].settings and meta["steps"] >= 768
@@ -124,6 +128,36 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
             load_checkpoint(resolve_checkpoint(runs.member(number), "latest")).weights for runs in (whole, again)
         )
         assert identical(one, other)
+
+
+def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_weights_when_it_has_trained(tmp_path):
+    runs, _ = made(tmp_path / "p", count=3)
+    runs._todo = [0, 1, 2]
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    settings = {"learning_rate": 1e-3}
+
+    def copy(member, parent):
+        return Decision("exploit", member, parent, settings, settings, {"learning_rate": "kept"}, (1.0, 2.0, 3.0))
+
+    runs._plans = [population.Plan(begin=runs._steps(number)) for number in range(3)]
+    runs._carry_out([copy(0, 1), copy(1, 2), copy(0, 1)])
+    assert runs._plans[0].parent == runs._plans[1].parent and "member-2" in runs._plans[0].parent
+    assert lineage_of(tmp_path / "p")[-1]["parent_steps"] == runs._steps(1)
+    runs.slice, runs._todo = 1, [1]
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    runs._carry_out([copy(0, 1)])
+    assert load_checkpoint(runs._plans[0].parent).meta["steps"] == runs._steps(1) == 512
+    assert lineage_of(tmp_path / "p")[-1]["parent_steps"] == 512
+
+
+def test_a_member_that_saved_before_it_diverged_copies_all_the_same(tmp_path):
+    runs, _ = made(tmp_path / "p")
+    runs._todo = [0, 1]
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    job = type("Diverged", (), {"member": 1})
+    runs._ended(job, "diverged")  # it has trained its 256 steps by then, and the slice began with none
+    told = lineage_of(tmp_path / "p")[-1]
+    assert (told["event"], told["steps"], runs._plans[1].begin) == ("diverged", 256, 256)
 
 
 def test_another_population_in_the_same_place_is_refused(tmp_path):

@@ -233,7 +233,7 @@ class Learner:
             self._report(WeightsSet(self._version))
         elif isinstance(command, Copy):
             learned = {"weights": self._model.state_dict(), "learning": self.heritage()}
-            self._report(Copied(as_bytes(learned), self._version))
+            self._report(Copied(as_bytes(learned), self._version, self._steps))
         elif isinstance(command, Inherit):
             learned = from_bytes(command.learned, self._device)
             self._model.load_state_dict(learned["weights"])

@@ -1,0 +1,68 @@
+"""A schedule of settings, carried out: policies have the values that it gives for the steps they have learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from penstock.config import Config, ConfigError, tuned
+from penstock.engine.policies import Policy
+from penstock.engine.watching.progress import Progress
+from penstock.population.schedule import Schedule, schedule_of, settings_at
+
+
+def open_schedule(config: Config, policies: Sequence[Policy], changed: Collection[str]) -> Schedule:
+    """Return the schedule that the policies of a run follow, empty where there is none, when it fits all of them.
+
+    Parameters
+    ----------
+    config
+        Settings of the run.
+    policies
+        Its policies.
+    changed
+        Settings that a run that goes on is given now.
+
+    Raises
+    ------
+    ConfigError
+        It names a setting that is not tunable, or a value that is not legal; or one of `changed`.
+    """
+    if config.schedule is None:
+        return {}
+    schedule = schedule_of(config.schedule, config.schedule_policy)
+    for moment in schedule:
+        values = settings_at(schedule, moment)
+        if given := [name for name in values if name in changed]:
+            raise ConfigError(f"{given[0]} is what the schedule of this run says: resume it with schedule=None, too")
+        for policy in policies:
+            try:
+                tuned(policy.untuned, values)
+            except ConfigError as error:
+                raise ConfigError(f"schedule, from step {moment:,} on: {error}") from None
+    return schedule
+
+
+class Following:
+    """Lets policies follow a schedule, each by its own steps, from the first batch on.
+
+    Parameters
+    ----------
+    schedule
+        Values by steps; empty: nothing is changed.
+    policies, progress
+        The run's. A run that goes on has the values of the steps that it goes on from.
+    """
+
+    def __init__(self, schedule: Schedule, policies: Sequence[Policy], progress: Progress) -> None:
+        self._schedule, self._policies, self._progress = schedule, policies, progress
+        self._moments: list[int | None] = [None] * len(policies)
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Let policies that have come to another moment of the schedule have its values."""
+        for policy, progress in zip(self._policies, self._progress.policies, strict=True):
+            moment = max((moment for moment in self._schedule if moment <= progress.steps), default=None)
+            if moment is not None and moment != self._moments[policy.number]:
+                self._moments[policy.number] = moment
+                policy.tune(settings_at(self._schedule, moment))
+                progress.tuned = policy.tuned

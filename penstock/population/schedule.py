@@ -1,0 +1,138 @@
+"""Schedules of settings: values of tunable settings, by the steps that weights have learned from.
+
+A lineage holds one for each of its policies. Where a policy copied another, its weights have learned what they know in
+the other's steps until then, and in its own since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.config import ConfigError, checked, closest
+from penstock.population.lineage import LINEAGE
+
+Schedule = dict[int, dict[str, float]]
+"""Values by setting that hold from so many steps on, in the order of the steps."""
+
+
+def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Schedule:
+    """Read from a lineage with which settings the weights of a policy were learned, those of its ancestors included.
+
+    Parameters
+    ----------
+    path
+        ``lineage.jsonl`` of a population, or the directory in which it lies.
+    policy
+        Name of the policy, as the lineage has it; None: the one with the best of the scores that were written last.
+
+    Returns
+    -------
+    dict
+        ``{steps: {setting: value}}``, in the order of the steps. They are those that the weights have learned from: a
+        parent's up to the moment when it was copied, then the copy's since.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read or is no lineage, has no such policy (the closest is named), or has no score yet.
+    """
+    place = Path(path)
+    place = place / LINEAGE if place.is_dir() else place
+    events = _events(place)
+    names = list(dict.fromkeys(event["policy"] for event in events))
+    if policy is None:
+        policy = _best(place, events, names)
+    if policy not in names:
+        near = closest(policy, names)
+        raise ConfigError(f"{place} has no policy {policy!r}{near}; its policies are {', '.join(names)}")
+    lived, holder = [], policy  # what these weights have lived through, and whose they were; the last first
+    for event in reversed(events):
+        if event["policy"] == holder:
+            lived.append(event)
+            holder = event["parent"] if _is_copy(event) else holder
+    schedule: Schedule = {}
+    learned = since = 0  # the weights had learned from so many steps when their holder had so many
+    for event in reversed(lived):
+        if _is_copy(event):
+            if "parent_steps" not in event:
+                raise ConfigError(
+                    f"{place} was written by an older version: it does not say how many steps the parents of copies "
+                    "had, so that no schedule can be made of it"
+                )
+            learned, since = learned + event["parent_steps"] - since, event["steps"]
+        steps = learned + event["steps"] - since
+        schedule[steps] = settings_at(schedule, steps) | event["after"]
+    return schedule
+
+
+def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
+    """The values that hold at so many steps; what a later moment does not name stays as it was."""
+    found: dict[str, float] = {}
+    for moment, values in schedule.items():
+        if moment <= steps:
+            found |= values
+    return found
+
+
+def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str | None) -> Schedule:
+    """Read a schedule from a lineage, or check one that is given as it is; raises `ConfigError`."""
+    try:
+        if not isinstance(given, Mapping):
+            return load_schedule(given, policy)
+        # The keys of JSON, as config.json has them, are words.
+        read = {int(key) if isinstance(key, str) and key.isdigit() else key: each for key, each in given.items()}
+        if not read:
+            raise ConfigError("it is empty")
+        for steps, values in read.items():
+            if not isinstance(steps, int) or steps < 0 or not isinstance(values, Mapping):
+                raise ConfigError(f"{steps!r}: {values!r} is not legal: give steps and {{setting: value}} from them on")
+        return {
+            steps: {name: checked(name, value, float) for name, value in read[steps].items()} for steps in sorted(read)
+        }
+    except ConfigError as error:
+        raise ConfigError(f"schedule: {error}") from None
+
+
+def _events(place: Path) -> list[dict[str, Any]]:
+    """The lines of a lineage; one that is not finished is none."""
+    try:
+        lines = place.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise ConfigError(f"the lineage {place} cannot be read: {error.strerror}") from None
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict) or not {"event", "policy", "steps", "after"} <= event.keys():
+            raise ConfigError(f"{place} is no lineage: line {number} does not say what became of a policy")
+        events.append(event)
+    if not events:
+        raise ConfigError(f"{place} is no lineage: it is empty")
+    return events
+
+
+def _is_copy(event: Mapping[str, Any]) -> bool:
+    """Whether the policy goes on with its parent's weights; where the parent had none yet, it keeps its own."""
+    return event.get("parent") is not None and event.get("version") is not None
+
+
+def _best(place: Path, events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The policy with the best of the scores that were written last; of equals the first."""
+    for event in reversed(events):
+        replaced = event["policy"] if _is_copy(event) else None  # its score is that of weights which are no more
+        scores = {
+            name: score for name, score in event.get("scores", {}).items() if score is not None and name != replaced
+        }
+        if scores:
+            return max(scores, key=lambda name: scores[name])
+    raise ConfigError(
+        f"{place} has no scores yet, so no policy is the best: say whose schedule is meant, of {', '.join(names)}"
+    )
