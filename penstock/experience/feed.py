@@ -101,6 +101,8 @@ class FeedReader:
 class FeedingSegmentWriter(SegmentWriter):
     """Segments that are fed, besides, to a role that learns from them in its own time, and are changed then.
 
+    Nobody waits for that role, but in a serial run: there it has its turn before slots are handed over.
+
     Parameters
     ----------
     arena, worker, lanes, first_lane
@@ -109,19 +111,41 @@ class FeedingSegmentWriter(SegmentWriter):
         Where they go.
     redistribute
         Called with the slots when they are full and fed: changes the rewards in them.
+    gives_turn
+        Whether full slots are kept until that role has published anew, as in a serial run, where all have their turn.
     """
 
     def __init__(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed,
-        redistribute: Callable[[np.ndarray], None],
+        redistribute: Callable[[np.ndarray], None], *, gives_turn: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(arena, worker, lanes, first_lane)
         self._feed = feed
         self._feed_writer = feed.buffer.writer(lanes.num_lanes)
         self._redistribute = redistribute
+        self._gives_turn = gives_turn
+        self._fed_at: int | None = None  # version of the predictor when the full slots were fed; None: none are kept
+
+    def open(self) -> bool:
+        """Begin new segments as `SegmentWriter` does.
+
+        Full ones that are kept are handed over before, if it is time. Then the learner has its turn first: False.
+        """
+        if self._fed_at is None:
+            return super().open()
+        if self.arena.redistribution.version != self._fed_at:
+            self._hand_over()
+        return False
 
     def _deliver(self) -> None:
         feed_segments(self.arena, self._feed, self._feed_writer, self.slots)
+        if self._gives_turn:
+            self._fed_at = self.arena.redistribution.version
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._fed_at = None
         self._redistribute(self.slots)
         super()._deliver()
 

@@ -12,11 +12,12 @@ import torch
 import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rudder import build_predictor
+from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.config import ConfigError
 from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
+from penstock.experience.feed import FeedingSegmentWriter
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of, roles_of
@@ -220,6 +221,36 @@ def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several
 
     one = weights(1_600)
     assert identical(one, weights(1_600)) and identical(one, weights(480, 576, 544))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"inference": "central"}, {"num_workers": 2, "num_groups": 2}, {"algorithm": PPO}]
+)
+def test_in_a_serial_run_the_redistributor_has_learned_from_a_segment_before_the_segment_is_redistributed(
+    monkeypatch, settings
+):
+    """It owes no update then; and before the next step is taken, the learner learns from what is due."""
+    updates, taken, redistribute = list[float](), list[int](), SegmentRedistribution.__call__
+    record = FeedingSegmentWriter.record
+
+    def watched(self, slots):
+        redistribute(self, slots)
+        role = trainer._supervisor.backend._roles["redistributor"]
+        has_read = role._feed._read
+        assert len(has_read) and set(has_read.tolist()) == set(role._feed._buffer.live()[1].tolist())
+        updates.append(float(self._predictor.told[TOLD.index("updates")]))
+        assert updates[-1] == role._rudder.updates
+
+    def watched_record(self):
+        taken.append(len(self.arena.full))
+        record(self)
+
+    monkeypatch.setattr(SegmentRedistribution, "__call__", watched)
+    monkeypatch.setattr(FeedingSegmentWriter, "record", watched_record)
+    with Trainer(**{"algorithm": APPO, **SMALL, **settings}) as trainer:
+        trainer.train(960, quiet=True)
+    assert len(set(updates)) > 5
+    assert max(taken) < 32 // 8, "segments of a batch"
 
 
 @pytest.mark.parametrize("inference", ["local", "central"])
