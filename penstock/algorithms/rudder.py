@@ -139,7 +139,9 @@ class Rudder:
         predictor.input.update_moments(batch.obs, batch.valid)
         last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
         if self._config.redistribution_attribution == "integrated_gradients":
-            complete = completeness_of(predictor, batch, self._config.redistribution_points)
+            complete = completeness_of(
+                predictor, batch, self._config.redistribution_points, self._config.redistributor_chunk
+            )
         else:
             complete = torch.ones(len(episodes))
         for episode, prediction, share in zip(
@@ -203,8 +205,7 @@ class Rudder:
         while told < length:
             end = min(begin + size, length)
             rows = slice(begin, end)
-            before = batch.before if begin == 0 else batch.obs[begin - 1]
-            inputs = predictor.inputs(batch.obs[rows], before, batch.first[rows], batch.action[rows])
+            inputs = batch.inputs(predictor, rows)
             prediction, _ = predictor.unroll(inputs, batch.first[rows], batch.valid[rows], memory)
             yield prediction[told - begin :], told
             if end < length:
@@ -266,6 +267,11 @@ class LessonBatch:
         self.valid = rows < lengths
         self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)
         self._last = lengths - 1
+
+    def inputs(self, predictor: ReturnPredictor, rows: slice) -> Tensor:
+        """What goes into a predictor in successive rows."""
+        before = self.obs[rows.start - 1] if rows.start else self.before
+        return predictor.inputs(self.obs[rows], before, self.first[rows], self.action[rows])
 
     def last(self, prediction: Tensor) -> Tensor:
         """Of predictions ``[T, N]`` those after the last step of each episode, ``[N]``."""
@@ -330,10 +336,19 @@ def _integrated(
 
 
 @torch.no_grad()
-def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int) -> Tensor:
-    """Share of what inputs changed of the prediction of whole episodes that integrated gradients add up to, ``[N]``."""
-    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
-    memory = predictor.initial_memory(inputs.shape[1])
-    explained = _integrated(predictor, inputs, batch.first, batch.valid, memory, num_points)
-    ends = [predictor.unroll(x, batch.first, batch.valid, memory)[0][-1] for x in (inputs, torch.zeros_like(inputs))]
-    return completeness(explained, (ends[0] - ends[1]) * predictor.returns.std)
+def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
+    """Share of what inputs changed of predictions that integrated gradients add up to, of whole episodes, ``[N]``.
+
+    An episode of more than `chunk` steps is explained chunk by chunk, as its rewards are redistributed: each from the
+    cells that the one before has left. Both what gradients add up to and what inputs changed are sums over its chunks.
+    """
+    memory = predictor.initial_memory(len(batch.returns))
+    explained, changed = torch.zeros(len(memory)), torch.zeros(len(memory))
+    for begin in range(0, len(batch.valid), chunk):
+        rows = slice(begin, begin + chunk)
+        inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
+        explained += _integrated(predictor, inputs, first, valid, memory, num_points).sum(0)
+        without, _ = predictor.unroll(torch.zeros_like(inputs), first, valid, memory)
+        prediction, memory = predictor.unroll(inputs, first, valid, memory)
+        changed += prediction[-1] - without[-1]
+    return completeness(explained.unsqueeze(0), changed * predictor.returns.std)
