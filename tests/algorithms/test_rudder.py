@@ -290,6 +290,44 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
     assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
 
 
+def updated(at_once, monkeypatch, chunk=500):
+    """A redistributor that has made an update of four episodes, of which two are the same one, and what it held."""
+    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", at_once)
+    rudder, random, held = rudder_of(redistributor_chunk=chunk), np.random.default_rng(1), []
+    episodes = [episode(random, length) for length in (9, 12, 4)]
+    rudder.predictor.take_returns(torch.tensor([each.return_ for each in episodes]))
+    rudder.lessons.draw = lambda count, random: [*episodes, episodes[0]]
+    unroll = rudder.predictor.unroll
+    rudder.predictor.unroll = lambda inputs, *rest: (held.append(inputs.shape[1]), unroll(inputs, *rest))[1]
+    rudder.update()
+    return rudder, [each.loss for each in episodes], held
+
+
+@pytest.mark.parametrize("chunk", [500, 5])
+def test_a_batch_in_several_passes_makes_the_update_that_it_makes_at_once(monkeypatch, chunk):
+    size = episode(np.random.default_rng(1), 4).nbytes // 4  # of a step
+    whole, costs, held = updated(1 << 26, monkeypatch, chunk)
+    assert set(held) == {4}
+    for at_once, counts in ((24 * size, {2}), (23 * size, {1, 2}), (12 * size, {1}), (1, {1})):
+        parts, same, held = updated(at_once, monkeypatch, chunk)
+        assert set(held) == counts
+        assert same == pytest.approx(costs, rel=1e-5) and parts.losses == pytest.approx(whole.losses, rel=1e-5)
+        for one, other in zip(parts.predictor.parameters(), whole.predictor.parameters(), strict=True):
+            assert torch.allclose(one.grad, other.grad, rtol=1e-3, atol=1e-6)
+            assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_new_episodes_are_looked_at_in_as_many_passes_as_memory_needs(monkeypatch):
+    random, seen = np.random.default_rng(1), []
+    episodes = [episode(random, length) for length in (9, 12, 4, 4, 4)]
+    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", 12 * episodes[0].nbytes // 9)
+    rudder = rudder_of()
+    look = rudder._take
+    rudder._take = lambda part: (seen.append([each.length for each in part]), look(part))
+    rudder.take(episodes)
+    assert seen == [[9], [12], [4, 4, 4]] and rudder.episodes == len(rudder.lessons) == 5
+
+
 def test_the_gradient_of_a_chunk_goes_back_over_the_half_that_it_shares_with_the_one_before():
     rudder, seen = rudder_of(redistributor_chunk=4), []
     inputs = rudder.predictor.inputs
