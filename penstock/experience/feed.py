@@ -17,9 +17,9 @@ from penstock.replay import Field, ReplayBuffer
 from penstock.replay.writer import Writer
 
 ROUNDS = 8  # segments of each lane that there is room for
-FLAGS = ("first", "ended", "valid")
+FLAGS = ("first", "ended", "truncated", "valid")
 STEPS = ("obs", "action", "reward", *FLAGS)
-CUTS = ("truncated", "value")  # of each step: whether it was cut off, and what was expected when its action was chosen
+EXPECTED = "value"  # what was expected when a step's action was chosen
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Feed:
     Attributes
     ----------
     buffer
-        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended and valid ``[T]``, and the
-        numbers of its lane and of itself among its lane's. Where values are recorded, also truncated and value ``[T]``.
+        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended, truncated and valid ``[T]``,
+        and the numbers of its lane and of itself among its lane's. Where values are recorded, also value ``[T]``.
     observation
         What a lane shows. Of stacks of frames only the newest one is kept.
     names
@@ -59,17 +59,17 @@ class Feed:
         """
         length, newest = length or shape.segment_length, shape.observation.newest
         number = Field((), "int64")
-        has_values = any(column.name == "value" for column in shape.records)
+        has_values = any(column.name == EXPECTED for column in shape.records)
         fields = {
             "obs": Field((length, *newest.shape), newest.dtype),
             "action": Field((length, *shape.action.column_shape), shape.action.column_dtype),
             "reward": Field((length,), "float32"),
             **dict.fromkeys(FLAGS, Field((length,), "bool")),
-            **({"truncated": Field((length,), "bool"), "value": Field((length,), "float32")} if has_values else {}),
+            **({EXPECTED: Field((length,), "float32")} if has_values else {}),
             "lane": number,
             "number": number,
         }
-        names = (*STEPS, *CUTS) if has_values else STEPS
+        names = (*STEPS, EXPECTED) if has_values else STEPS
         return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation, names)
 
     def reader(self) -> FeedReader:
@@ -194,7 +194,9 @@ class FeedWriter:
         self._row = {name: found[name][0] for name in STEPS}
         self.length = len(self._row["valid"])
 
-    def add(self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool) -> None:
+    def add(
+        self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool, is_cut: bool = False
+    ) -> None:
         """Feed successive steps of a lane.
 
         Parameters
@@ -205,12 +207,16 @@ class FeedWriter:
             obs, action and reward ``[T, ...]``, of at most `length` steps.
         begins, ends
             Whether the first of them begins an episode, and whether the last one ends it.
+        is_cut
+            Whether that end is a truncation.
         """
         row, count = self._row, len(steps["reward"])
         row["obs"][:count] = self._observation.newest_of(steps["obs"])
         for name in ("action", "reward"):
             row[name][:count] = steps[name]
-        row["valid"][:], row["first"][:], row["ended"][:] = np.arange(self.length) < count, False, False
-        row["first"][0], row["ended"][count - 1] = begins, ends
+        for name in FLAGS:
+            row[name][:] = False
+        row["valid"][:count] = True
+        row["first"][0], row["ended"][count - 1], row["truncated"][count - 1] = begins, ends, is_cut
         self._numbers[lane] += 1
         self._writer.add(**row, lane=self._lanes[lane], number=self._numbers[lane])

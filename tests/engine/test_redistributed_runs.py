@@ -306,6 +306,25 @@ def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):
     assert shown["redistribution/quality"] == 0.0 and shown["redistribution/dropped"] == 4
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "count"),
+    [
+        ("PPO", {"env_kwargs": {"truncates": True}}, 1),
+        ("PPO", {"env_kwargs": {"truncates": True}, "redistribution_value": "original"}, 0),
+        ("PPO", {}, 0),
+        ("DQN", {"env_kwargs": {"truncates": True}}, 1),
+        ("DQN", {}, 0),
+    ],
+)
+def test_truncations_that_cut_returns_are_named_once(tmp_path, algorithm, settings, count):
+    only_ppo = ("segment_length", "batch_size", "num_epochs")
+    given = {name: value for name, value in SMALL.items() if algorithm == "PPO" or name not in only_ppo}
+    with getattr(penstock, algorithm)(**{**given, **settings, "run_dir": tmp_path / "run"}) as algo:
+        algo.train(1_300, quiet=True)
+    log = tmp_path / "run" / "log.txt"
+    assert (log.read_text() if log.exists() else "").count("100% of the last 100 episodes were truncated") == count
+
+
 def test_returns_that_are_all_equal_are_named_once(tmp_path):
     settings = {**SMALL, "env_kwargs": {"length": 3, "pays": 0.0}, "run_dir": tmp_path / "run"}
     with penstock.PPO(**settings) as algo:
