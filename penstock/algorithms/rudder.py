@@ -6,7 +6,7 @@ transitions (``rewards="rudder"``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ AUXILIARY = 0.5  # weight of the auxiliary loss
 MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
+AT_ONCE_NBYTES = 1 << 26  # of episodes side by side, filled up to the largest: of more several passes are made
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
 """What travels with the predictor's weights."""
 COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
@@ -131,7 +132,8 @@ class Rudder:
     def take(self, episodes: Sequence[Episode]) -> None:
         """See how well new episodes are predicted, and keep those that there is most to learn from."""
         for begin in range(0, len(episodes), LOOKED_AT_ONCE):
-            self._take(episodes[begin : begin + LOOKED_AT_ONCE])
+            for part in side_by_side(episodes[begin : begin + LOOKED_AT_ONCE]):
+                self._take(part)
 
     @torch.no_grad()
     def _take(self, episodes: Sequence[Episode]) -> None:
@@ -139,7 +141,9 @@ class Rudder:
         predictor.input.update_moments(batch.obs, batch.valid)
         last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
         if self._config.redistribution_attribution == "integrated_gradients":
-            complete = completeness_of(predictor, batch, self._config.redistribution_points)
+            complete = completeness_of(
+                predictor, batch, self._config.redistribution_points, self._config.redistributor_chunk
+            )
         else:
             complete = torch.ones(len(episodes))
         for episode, prediction, share in zip(
@@ -170,10 +174,22 @@ class Rudder:
     def update(self) -> None:
         """Make one update from lessons, drawn by what they cost."""
         episodes = self.lessons.draw(self._config.redistributor_batch_size, self._random)
+        self._optimizer.zero_grad(set_to_none=False)
+        main, auxiliary = 0.0, 0.0
+        for part in side_by_side(episodes):
+            losses = self._add_gradient(part, len(part) / len(episodes))
+            main, auxiliary = main + losses[0], auxiliary + losses[1]
+        norm = torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), MAX_GRAD_NORM)
+        if torch.isfinite(norm):
+            self._optimizer.step()
+        self.losses = (main, auxiliary)
+        self.updates += 1
+
+    def _add_gradient(self, episodes: Sequence[Episode], share: float) -> tuple[float, float]:
+        """Add the gradient of episodes that are such a share of a batch; return what they add to its losses."""
         predictor, batch = self.predictor, LessonBatch(episodes)
         target = (batch.returns - predictor.returns.mean) / predictor.returns.std
-        main_weight, auxiliary_weight = loss_weights(batch.valid)
-        self._optimizer.zero_grad(set_to_none=False)
+        main_weight, auxiliary_weight = (share * weight for weight in loss_weights(batch.valid))
         main, auxiliary, found = 0.0, 0.0, []
         for prediction, begin in self._predictions(batch):
             rows = slice(begin, begin + len(prediction))
@@ -181,14 +197,10 @@ class Rudder:
             (losses[0] + AUXILIARY * losses[1]).backward()
             main, auxiliary = main + losses[0].item(), auxiliary + losses[1].item()
             found.append(prediction.detach())
-        norm = torch.nn.utils.clip_grad_norm_(predictor.parameters(), MAX_GRAD_NORM)
-        if torch.isfinite(norm):
-            self._optimizer.step()
-        self.losses = (main, auxiliary)
-        self.updates += 1
         costs = (batch.last(torch.cat(found)) - target).square()
         for episode, cost in zip(episodes, costs.tolist(), strict=True):
             episode.loss = cost
+        return main, auxiliary
 
     def _predictions(self, batch: LessonBatch) -> Any:
         """Predictions of successive chunks ``[T', N]``, and where each begins.
@@ -203,8 +215,7 @@ class Rudder:
         while told < length:
             end = min(begin + size, length)
             rows = slice(begin, end)
-            before = batch.before if begin == 0 else batch.obs[begin - 1]
-            inputs = predictor.inputs(batch.obs[rows], before, batch.first[rows], batch.action[rows])
+            inputs = batch.inputs(predictor, rows)
             prediction, _ = predictor.unroll(inputs, batch.first[rows], batch.valid[rows], memory)
             yield prediction[told - begin :], told
             if end < length:
@@ -231,6 +242,17 @@ class Rudder:
         self._random.bit_generator.state = state["random"]
         for lesson in state["lessons"]:
             self.lessons.add(Episode(lesson["obs"].numpy(), lesson["action"].numpy(), *lesson["of"]))
+
+
+def side_by_side(episodes: Sequence[Episode]) -> Iterator[Sequence[Episode]]:
+    """Split episodes into successive parts that are small enough to be held at once; a larger one is alone."""
+    begin, largest = 0, 0
+    for number, episode in enumerate(episodes):
+        largest = max(largest, episode.nbytes)
+        if number > begin and (number + 1 - begin) * largest > AT_ONCE_NBYTES:
+            yield episodes[begin:number]
+            begin, largest = number, episode.nbytes
+    yield episodes[begin:]
 
 
 class LessonBatch:
@@ -266,6 +288,11 @@ class LessonBatch:
         self.valid = rows < lengths
         self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)
         self._last = lengths - 1
+
+    def inputs(self, predictor: ReturnPredictor, rows: slice) -> Tensor:
+        """What goes into a predictor in successive rows."""
+        before = self.obs[rows.start - 1] if rows.start else self.before
+        return predictor.inputs(self.obs[rows], before, self.first[rows], self.action[rows])
 
     def last(self, prediction: Tensor) -> Tensor:
         """Of predictions ``[T, N]`` those after the last step of each episode, ``[N]``."""
@@ -330,10 +357,19 @@ def _integrated(
 
 
 @torch.no_grad()
-def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int) -> Tensor:
-    """Share of what inputs changed of the prediction of whole episodes that integrated gradients add up to, ``[N]``."""
-    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
-    memory = predictor.initial_memory(inputs.shape[1])
-    explained = _integrated(predictor, inputs, batch.first, batch.valid, memory, num_points)
-    ends = [predictor.unroll(x, batch.first, batch.valid, memory)[0][-1] for x in (inputs, torch.zeros_like(inputs))]
-    return completeness(explained, (ends[0] - ends[1]) * predictor.returns.std)
+def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
+    """Share of what inputs changed of predictions that integrated gradients add up to, of whole episodes, ``[N]``.
+
+    An episode of more than `chunk` steps is explained chunk by chunk, as its rewards are redistributed: each from the
+    cells that the one before has left. Both what gradients add up to and what inputs changed are sums over its chunks.
+    """
+    memory = predictor.initial_memory(len(batch.returns))
+    explained, changed = torch.zeros(len(memory)), torch.zeros(len(memory))
+    for begin in range(0, len(batch.valid), chunk):
+        rows = slice(begin, begin + chunk)
+        inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
+        explained += _integrated(predictor, inputs, first, valid, memory, num_points).sum(0)
+        without, _ = predictor.unroll(torch.zeros_like(inputs), first, valid, memory)
+        prediction, memory = predictor.unroll(inputs, first, valid, memory)
+        changed += prediction[-1] - without[-1]
+    return completeness(explained.unsqueeze(0), changed * predictor.returns.std)

@@ -17,9 +17,9 @@ from penstock.replay import Field, ReplayBuffer
 from penstock.replay.writer import Writer
 
 ROUNDS = 8  # segments of each lane that there is room for
-FLAGS = ("first", "ended", "valid")
+FLAGS = ("first", "ended", "truncated", "valid")
 STEPS = ("obs", "action", "reward", *FLAGS)
-CUTS = ("truncated", "value")  # of each step: whether it was cut off, and what was expected when its action was chosen
+EXPECTED = "value"  # what was expected when a step's action was chosen
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Feed:
     Attributes
     ----------
     buffer
-        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended and valid ``[T]``, and the
-        numbers of its lane and of itself among its lane's. Where values are recorded, also truncated and value ``[T]``.
+        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended, truncated and valid ``[T]``,
+        and the numbers of its lane and of itself among its lane's. Where values are recorded, also value ``[T]``.
     observation
         What a lane shows. Of stacks of frames only the newest one is kept.
     names
@@ -59,17 +59,17 @@ class Feed:
         """
         length, newest = length or shape.segment_length, shape.observation.newest
         number = Field((), "int64")
-        has_values = any(column.name == "value" for column in shape.records)
+        has_values = any(column.name == EXPECTED for column in shape.records)
         fields = {
             "obs": Field((length, *newest.shape), newest.dtype),
             "action": Field((length, *shape.action.column_shape), shape.action.column_dtype),
             "reward": Field((length,), "float32"),
             **dict.fromkeys(FLAGS, Field((length,), "bool")),
-            **({"truncated": Field((length,), "bool"), "value": Field((length,), "float32")} if has_values else {}),
+            **({EXPECTED: Field((length,), "float32")} if has_values else {}),
             "lane": number,
             "number": number,
         }
-        names = (*STEPS, *CUTS) if has_values else STEPS
+        names = (*STEPS, EXPECTED) if has_values else STEPS
         return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation, names)
 
     def reader(self) -> FeedReader:
@@ -101,6 +101,8 @@ class FeedReader:
 class FeedingSegmentWriter(SegmentWriter):
     """Segments that are fed, besides, to a role that learns from them in its own time, and are changed then.
 
+    Nobody waits for that role, but in a serial run: there it has its turn before slots are handed over.
+
     Parameters
     ----------
     arena, worker, lanes, first_lane
@@ -109,19 +111,41 @@ class FeedingSegmentWriter(SegmentWriter):
         Where they go.
     redistribute
         Called with the slots when they are full and fed: changes the rewards in them.
+    gives_turn
+        Whether full slots are kept until that role has published anew, as in a serial run, where all have their turn.
     """
 
     def __init__(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed,
-        redistribute: Callable[[np.ndarray], None],
+        redistribute: Callable[[np.ndarray], None], *, gives_turn: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(arena, worker, lanes, first_lane)
         self._feed = feed
         self._feed_writer = feed.buffer.writer(lanes.num_lanes)
         self._redistribute = redistribute
+        self._gives_turn = gives_turn
+        self._fed_at: int | None = None  # version of the predictor when the full slots were fed; None: none are kept
+
+    def open(self) -> bool:
+        """Begin new segments as `SegmentWriter` does.
+
+        Full ones that are kept are handed over before, if it is time. Then the learner has its turn first: False.
+        """
+        if self._fed_at is None:
+            return super().open()
+        if self.arena.redistribution.version != self._fed_at:
+            self._hand_over()
+        return False
 
     def _deliver(self) -> None:
         feed_segments(self.arena, self._feed, self._feed_writer, self.slots)
+        if self._gives_turn:
+            self._fed_at = self.arena.redistribution.version
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._fed_at = None
         self._redistribute(self.slots)
         super()._deliver()
 
@@ -170,7 +194,9 @@ class FeedWriter:
         self._row = {name: found[name][0] for name in STEPS}
         self.length = len(self._row["valid"])
 
-    def add(self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool) -> None:
+    def add(
+        self, lane: int, steps: Mapping[str, np.ndarray], *, begins: bool, ends: bool, is_cut: bool = False
+    ) -> None:
         """Feed successive steps of a lane.
 
         Parameters
@@ -181,12 +207,16 @@ class FeedWriter:
             obs, action and reward ``[T, ...]``, of at most `length` steps.
         begins, ends
             Whether the first of them begins an episode, and whether the last one ends it.
+        is_cut
+            Whether that end is a truncation.
         """
         row, count = self._row, len(steps["reward"])
         row["obs"][:count] = self._observation.newest_of(steps["obs"])
         for name in ("action", "reward"):
             row[name][:count] = steps[name]
-        row["valid"][:], row["first"][:], row["ended"][:] = np.arange(self.length) < count, False, False
-        row["first"][0], row["ended"][count - 1] = begins, ends
+        for name in FLAGS:
+            row[name][:] = False
+        row["valid"][:count] = True
+        row["first"][0], row["ended"][count - 1], row["truncated"][count - 1] = begins, ends, is_cut
         self._numbers[lane] += 1
         self._writer.add(**row, lane=self._lanes[lane], number=self._numbers[lane])

@@ -24,12 +24,15 @@ class Episode:
         what was expected when its last action was chosen.
     loss
         What it cost when it was last learned from, or first looked at.
+    is_truncated
+        Whether it was cut off, as far as anybody asks: not of one that was saved.
     """
 
     obs: np.ndarray
     action: np.ndarray
     return_: float
     loss: float = 0.0
+    is_truncated: bool = False
 
     @property
     def length(self) -> int:
@@ -134,8 +137,8 @@ class Assembly:
         lane, number
             Whose it is, and which of its lane.
         segment
-            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode) and valid; perhaps
-            truncated and value.
+            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode), truncated and valid;
+            perhaps value.
         """
         if number != self._next.get(lane, number) and self._open.pop(lane, None) is not None:
             self.missed += 1
@@ -154,7 +157,8 @@ class Assembly:
             episode.obs.append(segment["obs"][rows])
             episode.action.append(segment["action"][rows])
             episode.return_ += float(segment["reward"][rows].sum(dtype=np.float64))
-            if "value" in segment and segment["truncated"][rows[-1]]:
+            is_truncated = bool(segment["truncated"][rows[-1]])
+            if "value" in segment and is_truncated:
                 episode.return_ += float(segment["value"][rows[-1]]) - float(segment["reward"][rows[-1]])
             episode.length += len(rows)
             if episode.length > self._max_steps:
@@ -162,7 +166,8 @@ class Assembly:
                 self.too_long += 1
             elif ended[rows[-1]]:
                 self._open[lane] = None
-                yield Episode(np.concatenate(episode.obs), np.concatenate(episode.action), episode.return_)
+                obs, action = np.concatenate(episode.obs), np.concatenate(episode.action)
+                yield Episode(obs, action, episode.return_, is_truncated=is_truncated)
 
 
 def _pieces(begins: np.ndarray, length: int) -> tuple[Sequence[int], Sequence[int]]:

@@ -88,7 +88,7 @@ class RedistributedEpisodes:
         self._episodes.add(step, mask.nonzero()[0])
         has_ended = mask & (terminated | truncated)
         is_long = ~has_ended & (self._episodes.lengths >= self._max_steps)
-        self._feed_steps(has_ended, has_ended | is_long)
+        self._feed_steps(has_ended, has_ended & ~terminated, has_ended | is_long)
         for lane in has_ended.nonzero()[0].tolist():
             self._write(lane, is_over=True, is_terminated=bool(terminated[lane]))
         for lane in is_long.nonzero()[0].tolist():
@@ -97,18 +97,18 @@ class RedistributedEpisodes:
     def write_held(self) -> None:
         """Write what is held of every lane, with its own rewards."""
         is_held = self._episodes.lengths > 0
-        self._feed_steps(np.zeros_like(is_held), is_held)
+        self._feed_steps(np.zeros_like(is_held), np.zeros_like(is_held), is_held)
         for lane in is_held.nonzero()[0].tolist():
             self._write(lane, is_over=False)
 
-    def _feed_steps(self, has_ended: np.ndarray, is_due: np.ndarray) -> None:
+    def _feed_steps(self, has_ended: np.ndarray, is_cut: np.ndarray, is_due: np.ndarray) -> None:
         """Feed the lanes' steps that are not fed yet: of lanes ``[N]`` that are due, and where they fill a piece."""
         held = self._episodes.lengths - self._fed
         for lane in (is_due | (held == self._feed.length)).nonzero()[0].tolist():
             if held[lane]:
                 begins = self._fed[lane] == 0 and not self._is_broken[lane]
                 steps = self._episodes.rows(lane, int(self._fed[lane]))
-                self._feed.add(lane, steps, begins=bool(begins), ends=bool(has_ended[lane]))
+                self._feed.add(lane, steps, begins=bool(begins), ends=bool(has_ended[lane]), is_cut=bool(is_cut[lane]))
                 self._fed[lane] += held[lane]
                 self._bell.ring()
 

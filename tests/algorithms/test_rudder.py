@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.algorithms.arithmetic.redistribution import integrated_gradients
 from penstock.algorithms.rudder import (
     COUNTED,
     TOLD,
@@ -194,8 +195,60 @@ def test_contributions_add_up_to_the_prediction_at_the_end(expert):
 def test_integrated_gradients_are_complete_enough(expert):
     random = np.random.default_rng(4)
     batch = LessonBatch([episode(random) for _ in range(20)])
-    errors = [(completeness_of(expert.predictor, batch, points) - 1.0).abs().median().item() for points in (1, 4, 32)]
+    shares = [completeness_of(expert.predictor, batch, points, 500) for points in (1, 4, 32)]
+    errors = [(share - 1.0).abs().median().item() for share in shares]
     assert errors[2] < errors[0] and errors[2] < 0.02
+
+
+def completeness_at_once(predictor, batch, points):
+    """The definition: along the path from no inputs to all of them, of the prediction at the end of each episode."""
+    rows = slice(0, len(batch.valid))
+    inputs, memory = batch.inputs(predictor, rows), predictor.initial_memory(len(batch.returns))
+
+    def ends(x):
+        return predictor.unroll(x, batch.first, batch.valid, memory)[0][-1]
+
+    explained = (integrated_gradients(lambda x: ends(x).sum(), inputs, points).sum(-1) * batch.valid).sum(0)
+    return (explained / (ends(inputs) - ends(torch.zeros_like(inputs)))).detach()
+
+
+def test_completeness_of_episodes_within_a_chunk_is_that_of_the_whole_episode(expert):
+    batch = LessonBatch([episode(np.random.default_rng(4), length) for length in (9, 12, 4)])
+    whole = completeness_at_once(expert.predictor, batch, 4)
+    for chunk in (12, 500):
+        assert torch.allclose(completeness_of(expert.predictor, batch, 4, chunk), whole, atol=1e-5)
+
+
+def test_completeness_of_a_longer_episode_is_that_of_its_chunks_together_each_from_the_cells_before(expert):
+    predictor, parts, chunk = expert.predictor, [], 5
+    one, short = episode(np.random.default_rng(4), 12), episode(np.random.default_rng(6), 4)
+    batch = LessonBatch([one])
+    inputs, memory = batch.inputs(predictor, slice(0, 12)), predictor.initial_memory(1)
+    for begin in range(0, 12, chunk):
+        rows = slice(begin, begin + chunk)
+        x, first, valid = inputs[rows], batch.first[rows], batch.valid[rows]
+
+        def end(x, first=first, valid=valid, memory=memory):
+            return predictor.unroll(x, first, valid, memory)[0][-1]
+
+        explained = integrated_gradients(lambda x, end=end: end(x).sum(), x, 3).sum()
+        parts.append((explained.item(), (end(x) - end(torch.zeros_like(x))).item()))
+        _, memory = predictor.unroll(x, first, valid, memory)
+    explained, changed = np.array(parts).sum(0)
+    assert len(parts) == 3 and all(change != 0.0 for _, change in parts)
+    assert completeness_of(predictor, batch, 3, chunk).item() == pytest.approx(explained / changed, rel=1e-4)
+    both = completeness_of(predictor, LessonBatch([one, short]), 3, chunk)
+    alone = completeness_of(predictor, LessonBatch([short]), 3, chunk)
+    assert both.tolist() == pytest.approx([explained / changed, alone.item()], rel=1e-4)
+
+
+def test_completeness_holds_no_more_than_a_chunk_at_once(expert, monkeypatch):
+    held, unroll = list[int](), expert.predictor.unroll
+    monkeypatch.setattr(
+        expert.predictor, "unroll", lambda inputs, *rest: (held.append(len(inputs)), unroll(inputs, *rest))[1]
+    )
+    completeness_of(expert.predictor, LessonBatch([episode(np.random.default_rng(4), 12)]), 3, 5)
+    assert max(held) == 5
 
 
 @pytest.mark.parametrize("points", [0, 8])
@@ -235,6 +288,44 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
     near, far = (gradient_of(chunk)[0]["cell_input.0.weight"].flatten() for chunk in (8, 2))
     whole_weight = whole["cell_input.0.weight"].flatten()
     assert torch.cosine_similarity(near, whole_weight, dim=0) > torch.cosine_similarity(far, whole_weight, dim=0)
+
+
+def updated(at_once, monkeypatch, chunk=500):
+    """A redistributor that has made an update of four episodes, of which two are the same one, and what it held."""
+    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", at_once)
+    rudder, random, held = rudder_of(redistributor_chunk=chunk), np.random.default_rng(1), []
+    episodes = [episode(random, length) for length in (9, 12, 4)]
+    rudder.predictor.take_returns(torch.tensor([each.return_ for each in episodes]))
+    rudder.lessons.draw = lambda count, random: [*episodes, episodes[0]]
+    unroll = rudder.predictor.unroll
+    rudder.predictor.unroll = lambda inputs, *rest: (held.append(inputs.shape[1]), unroll(inputs, *rest))[1]
+    rudder.update()
+    return rudder, [each.loss for each in episodes], held
+
+
+@pytest.mark.parametrize("chunk", [500, 5])
+def test_a_batch_in_several_passes_makes_the_update_that_it_makes_at_once(monkeypatch, chunk):
+    size = episode(np.random.default_rng(1), 4).nbytes // 4  # of a step
+    whole, costs, held = updated(1 << 26, monkeypatch, chunk)
+    assert set(held) == {4}
+    for at_once, counts in ((24 * size, {2}), (23 * size, {1, 2}), (12 * size, {1}), (1, {1})):
+        parts, same, held = updated(at_once, monkeypatch, chunk)
+        assert set(held) == counts
+        assert same == pytest.approx(costs, rel=1e-5) and parts.losses == pytest.approx(whole.losses, rel=1e-5)
+        for one, other in zip(parts.predictor.parameters(), whole.predictor.parameters(), strict=True):
+            assert torch.allclose(one.grad, other.grad, rtol=1e-3, atol=1e-6)
+            assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_new_episodes_are_looked_at_in_as_many_passes_as_memory_needs(monkeypatch):
+    random, seen = np.random.default_rng(1), []
+    episodes = [episode(random, length) for length in (9, 12, 4, 4, 4)]
+    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", 12 * episodes[0].nbytes // 9)
+    rudder = rudder_of()
+    look = rudder._take
+    rudder._take = lambda part: (seen.append([each.length for each in part]), look(part))
+    rudder.take(episodes)
+    assert seen == [[9], [12], [4, 4, 4]] and rudder.episodes == len(rudder.lessons) == 5
 
 
 def test_the_gradient_of_a_chunk_goes_back_over_the_half_that_it_shares_with_the_one_before():

@@ -12,11 +12,12 @@ import torch
 import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rudder import build_predictor
+from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.config import ConfigError
 from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
+from penstock.experience.feed import FeedingSegmentWriter
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of, roles_of
@@ -222,6 +223,36 @@ def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several
     assert identical(one, weights(1_600)) and identical(one, weights(480, 576, 544))
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"inference": "central"}, {"num_workers": 2, "num_groups": 2}, {"algorithm": PPO}]
+)
+def test_in_a_serial_run_the_redistributor_has_learned_from_a_segment_before_the_segment_is_redistributed(
+    monkeypatch, settings
+):
+    """It owes no update then; and before the next step is taken, the learner learns from what is due."""
+    updates, taken, redistribute = list[float](), list[int](), SegmentRedistribution.__call__
+    record = FeedingSegmentWriter.record
+
+    def watched(self, slots):
+        redistribute(self, slots)
+        role = trainer._supervisor.backend._roles["redistributor"]
+        has_read = role._feed._read
+        assert len(has_read) and set(has_read.tolist()) == set(role._feed._buffer.live()[1].tolist())
+        updates.append(float(self._predictor.told[TOLD.index("updates")]))
+        assert updates[-1] == role._rudder.updates
+
+    def watched_record(self):
+        taken.append(len(self.arena.full))
+        record(self)
+
+    monkeypatch.setattr(SegmentRedistribution, "__call__", watched)
+    monkeypatch.setattr(FeedingSegmentWriter, "record", watched_record)
+    with Trainer(**{"algorithm": APPO, **SMALL, **settings}) as trainer:
+        trainer.train(960, quiet=True)
+    assert len(set(updates)) > 5
+    assert max(taken) < 32 // 8, "segments of a batch"
+
+
 @pytest.mark.parametrize("inference", ["local", "central"])
 def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_published(inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9}
@@ -273,6 +304,25 @@ def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):
     log = (tmp_path / "run" / "log.txt").read_text()
     assert log.count("redistributor_max_steps=50 steps: such episodes are left out") == 1
     assert shown["redistribution/quality"] == 0.0 and shown["redistribution/dropped"] == 4
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "count"),
+    [
+        ("PPO", {"env_kwargs": {"truncates": True}}, 1),
+        ("PPO", {"env_kwargs": {"truncates": True}, "redistribution_value": "original"}, 0),
+        ("PPO", {}, 0),
+        ("DQN", {"env_kwargs": {"truncates": True}}, 1),
+        ("DQN", {}, 0),
+    ],
+)
+def test_truncations_that_cut_returns_are_named_once(tmp_path, algorithm, settings, count):
+    only_ppo = ("segment_length", "batch_size", "num_epochs")
+    given = {name: value for name, value in SMALL.items() if algorithm == "PPO" or name not in only_ppo}
+    with getattr(penstock, algorithm)(**{**given, **settings, "run_dir": tmp_path / "run"}) as algo:
+        algo.train(1_300, quiet=True)
+    log = tmp_path / "run" / "log.txt"
+    assert (log.read_text() if log.exists() else "").count("100% of the last 100 episodes were truncated") == count
 
 
 def test_returns_that_are_all_equal_are_named_once(tmp_path):

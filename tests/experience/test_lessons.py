@@ -17,7 +17,8 @@ def lane_of(lengths, final_rows):
         if final_rows:
             rows.append(([-1, -1], -1, 99.0, False, False, False))
     names = ("obs", "action", "reward", "first", "ended", "valid")
-    return {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    lane = {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    return lane | {"truncated": np.zeros(len(rows), np.bool_)}
 
 
 def cut(lane, size):
@@ -63,10 +64,11 @@ def test_an_episode_of_which_a_segment_is_missing_is_dropped_and_counted():
 def test_a_truncated_episode_counts_what_was_expected_instead_of_its_last_reward():
     lane = lane_of([4, 3, 2], False)
     ends = np.flatnonzero(lane["ended"])
-    lane["truncated"], lane["value"] = np.zeros(9, bool), np.full(9, np.nan)
+    lane["value"] = np.full(9, np.nan)
     lane["truncated"][ends[1]], lane["value"][ends[1]] = True, 50.0
     found, _ = assembled(cut(lane, 4))
     assert [episode.return_ for episode in found] == [1.0 + 2.0 + 3.0 + 4.0, 1.0 + 2.0 + 50.0, 1.0 + 2.0]
+    assert [episode.is_truncated for episode in found] == [False, True, False]
 
 
 def test_lanes_are_put_together_by_themselves():

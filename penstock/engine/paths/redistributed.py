@@ -74,7 +74,8 @@ class RedistributedPath(SegmentPath):
             redistribution(slots)
             clock.switch("write")
 
-        return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed, redistribute)
+        is_serial = self.algorithm.config.backend == "serial"
+        return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed, redistribute, gives_turn=is_serial)
 
     def away(self) -> SegmentPath:
         """Fill slots."""

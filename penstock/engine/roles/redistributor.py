@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.feed import Feed
+from penstock.experience.feed import EXPECTED, Feed
 from penstock.experience.layout import RoleKind
 from penstock.experience.lessons import Assembly, Episode
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching, save_checkpoint
@@ -22,6 +24,45 @@ from penstock.runs.store import CheckpointStore
 MOST_OWED = 100  # updates: of a redistributor that falls behind, older ones are given up
 UPDATES_AT_ONCE = 8  # before what came meanwhile is looked at: several episodes side by side cost little more than one
 EQUAL_EPISODES = 100  # that must have had one return before the user is told
+CUT_EPISODES, CUT_SHARE = 100, 0.2  # of the last so many episodes a share that is not small
+
+
+class Cuts:
+    """Whether episodes are truncated before their reward comes, as far as returns tell.
+
+    That is so where many of the last ones were truncated, and returned no more than those that terminated do. A
+    truncated episode that returned more was cut because it went well, as those of CartPole are.
+
+    Attributes
+    ----------
+    share
+        Of the last episodes, those that were truncated.
+    """
+
+    def __init__(self) -> None:
+        self._last = deque[tuple[bool, float]](maxlen=CUT_EPISODES)
+        self._terminated = 0
+        self._mean = 0.0  # return of those that terminated
+
+    def take(self, episodes: Sequence[Episode]) -> None:
+        """Take new episodes."""
+        for episode in episodes:
+            self._last.append((episode.is_truncated, episode.return_))
+            if not episode.is_truncated:
+                self._terminated += 1
+                self._mean += (episode.return_ - self._mean) / self._terminated
+
+    @property
+    def share(self) -> float:
+        return sum(is_truncated for is_truncated, _ in self._last) / max(1, len(self._last))
+
+    @property
+    def cost_returns(self) -> bool:
+        """Whether it is so."""
+        if len(self._last) < CUT_EPISODES or self.share < CUT_SHARE:
+            return False
+        cut = [return_ for is_truncated, return_ in self._last if is_truncated]
+        return not self._terminated or sum(cut) / len(cut) <= self._mean
 
 
 class Redistributor:
@@ -67,9 +108,11 @@ class Redistributor:
             version = self._weights.version + 1
         self._version = version
         self._feed = feed.reader()
+        self._has_values = EXPECTED in feed.names
         self._assembly = Assembly(config.redistributor_max_steps)
         self._steps = self._owed = self._made = self._given_up = 0
         self._longest = 0  # steps of the longest episode
+        self._cuts = Cuts()
         self._told_of = set[str]()
         self._publish()
 
@@ -125,6 +168,7 @@ class Redistributor:
         if episodes:
             self._rudder.take(episodes)
             self._longest = max(self._longest, *(episode.length for episode in episodes))
+            self._cuts.take(episodes)
         self._tell_what_hinders()
         return has_read
 
@@ -153,6 +197,14 @@ class Redistributor:
                 "equal",
                 f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
                 f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the environment's",
+            )
+        if not self._has_values and self._cuts.cost_returns:
+            self._tell_once(
+                "cuts",
+                f"{self._cuts.share:.0%} of the last {CUT_EPISODES} episodes were truncated, and rewards='rudder' "
+                "redistributes what they had received by then: a reward that would have come later counts nothing. "
+                "Give episodes time until their reward comes, or use redistribution_value='original' (of PPO, APPO, "
+                "A2C and IMPALA), which counts what was expected behind the cut",
             )
         if num_lessons < batch_size and rudder.lessons.is_full:
             self._tell_once(
