@@ -9,7 +9,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.paths.redistributed import RedistributedPath
-from penstock.engine.paths.redistribution import each_lane_once
+from penstock.engine.paths.redistribution import SegmentRedistribution, each_lane_once
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
@@ -190,3 +190,20 @@ def test_what_home_redistributes_for_a_node_is_what_its_own_workers_do(make, val
 def test_a_lane_comes_once_in_each_turn_and_in_its_order():
     turns = [turn.tolist() for turn in each_lane_once(np.array([3, 1, 3, 2, 1, 3]))]
     assert turns == [[0, 1, 3], [2, 4], [5]] and list(each_lane_once(np.empty(0, np.int64))) == []
+
+
+def test_what_lies_in_rows_of_no_step_ends_no_episode(make):
+    run = make()
+    arena, slots = run.arena, np.array([0])
+    redistribute = SegmentRedistribution(run.algorithm, arena, range(2))
+    total = 0.0
+    for number, (first, valid, terminated) in enumerate([("1001", "1110", "0000"), ("0001", "1100", "0101")]):
+        columns = {"first": first, "valid": valid, "terminated": terminated}
+        for name, flags in columns.items():
+            arena.columns[name][:4] = [flag == "1" for flag in flags]
+        arena.columns["reward"][:4] = [4 * number + step for step in range(4)]
+        arena.slot_number[0] = number
+        redistribute(slots)
+        total += float(arena.columns["reward"][:4][arena.columns["valid"][:4]].sum())
+        assert (arena.columns["reward"][:4] % 1.0 != 0.0).any()
+    assert total == pytest.approx(0 + 1 + 2 + 4 + 5, abs=1e-4)

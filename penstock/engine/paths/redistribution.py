@@ -104,6 +104,7 @@ class SegmentRedistribution:
     def _redistribute(self, slots: Tensor, lanes: Tensor, reward: Tensor, quality: float) -> tuple[Tensor, Tensor]:
         """Redistributed rewards and their quality, ``[T, K]``."""
         first, valid, terminated = (self._of(name, slots) for name in ("first", "valid", "terminated"))
+        first = first & valid  # rows of no step hold what their last use has left there
         obs = self._obs[slots].transpose(0, 1)
         inputs = self._predictor.inputs(obs, self._before[lanes], first, self._of("action", slots))
         contribution, self._predicted[lanes], self._memory[lanes] = contributions(
