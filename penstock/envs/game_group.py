@@ -50,6 +50,8 @@ class Games(Group):
         The lanes of each team.
     ends
         Whether games are over for all agents at some time.
+    have_winners
+        Whether that of two teams has won whose agents have got more: each could be in the other's place.
 
     Raises
     ------
@@ -84,6 +86,8 @@ class Games(Group):
             specs = _specs_of(games[0], agents, mask_is_in_info)
             is_simultaneous = games[0].is_simultaneous
             self.teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
+        kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self.teams]
+        self.have_winners = self.ends and all(kind == kinds[0] for kind in kinds)
         super().__init__(self.teams)
 
     def reset(self) -> None:

@@ -129,6 +129,10 @@ class SeatLanes(Lanes):
         """Note steps of the games."""
         self._env_steps += count
 
+    def seats_in(self, number: int) -> list[int]:
+        """The team's seats in a game."""
+        return [seat for _, seat in self._lanes_of[number]]
+
     def sit(self, number: int, seats: Sequence[int]) -> None:
         """Take other seats in a game that is about to begin."""
         self._lanes_of[number] = [(lane, seat) for (lane, _), seat in zip(self._lanes_of[number], seats, strict=True)]

@@ -76,9 +76,7 @@ class TeamPlayer(Player):
         self._seed = seed
         self._lanes = group.teams
         self._seats = [[group.agents.index(agent) for agent in lanes.agents] for lanes in self._lanes]
-        # Who has got more has won, but only where one policy could be in the other's place.
-        kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self._lanes]
-        self._has_winners = group.ends and all(kind == kinds[0] for kind in kinds)
+        self._has_winners = group.have_winners
         self._outcomes: list[list[list[int]]] = []
         self._parts = [
             Part(model, lanes, deterministic=deterministic, seed=seed + policy)

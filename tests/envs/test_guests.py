@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.games import game_of
-from penstock.envs.guests import GuestGames, LiveGuestGames
+from penstock.envs.guests import GuestGames
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, parts
 
@@ -39,7 +39,8 @@ class Drawn:
 
 
 def a_group(envs, seating):
-    return GuestGames([game_of(env) for env in envs], list(range(len(envs))), seating=seating, name="game")
+    games, guests = [game_of(env) for env in envs], {0: [True] * seating.num_games}
+    return GuestGames(games, list(range(len(envs))), guests=guests, seating=seating, name="game")
 
 
 def step(group):
@@ -114,7 +115,7 @@ def test_in_the_last_games_the_agents_of_one_team_are_guests(agents, own, count)
     names, envs = [f"player_{seat}" for seat in range(3)], [AtOnce(agents) for _ in range(own + count)]
     games, seeds = [game_of(env) for env in envs], list(range(len(envs)))
     teams = [[names[1]], [names[0], names[2]]]
-    group = LiveGuestGames(games, seeds, team=1, count=count, teams=teams, name="game", team_reward="sum")
+    group = GuestGames(games, seeds, guests={1: [True] * count}, teams=teams, name="game", team_reward="sum")
     first, second, guests = group.lanes
     assert [lanes.num_lanes for lanes in group.lanes] == [own + count, 2 * own, 2 * count]
     group.reset()
