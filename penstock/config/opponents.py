@@ -57,10 +57,10 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
     name = f"opponents={config.opponents!r}" if has_guests else f"eval_against={config.eval_against!r}"
     if len(agents) < 2:
         raise ConfigError(f"{name}: the environment has one agent, and opponents need an environment of several")
-    has_several = bool(config.policy_names)
+    has_several = len(config.policy_names) > 1
     if has_guests and config.pbt is not None:
         raise ConfigError(f"{name}: policies of a population copy each other, and have no guests: leave this out")
-    if has_several and has_guests:
+    if has_guests:
         _require_games_for_all(config, name)
     if OTHERS in config.eval_against and not has_several:
         raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has one: leave it out")
@@ -115,8 +115,8 @@ def splits_in_two(config: Config) -> bool:
 
 def guest_lanes(config: Config) -> int:
     """Lanes of each rollout worker that past versions have of a run's only policy: all seats but one of their games."""
-    num_agents = 1 if config.policy_names else config.num_agents or 1
-    return games_with_guests(config) * (num_agents - 1)
+    is_alone = config.opponents == "past" and len(config.policy_names) < 2
+    return games_with_guests(config) * ((config.num_agents or 1) - 1) if is_alone else 0
 
 
 def _cycle(config: Config) -> int:
@@ -125,7 +125,7 @@ def _cycle(config: Config) -> int:
 
 
 def _require_games_for_all(config: Config, name: str) -> None:
-    """Raise `ConfigError` where a policy, one of several, would learn in no game, or in no game with guests."""
+    """Raise `ConfigError` where a policy would learn in no game, or not in games against all others' past versions."""
     groups, envs, least = config.num_groups or 1, config.num_envs_per_worker, _cycle(config)
     if games_with_guests(config) > envs:
         each = "" if groups == 1 else f" of each of {groups} groups"

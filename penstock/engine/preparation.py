@@ -81,7 +81,7 @@ def with_guests(config: Config, policies: Sequence[str], shapes: Sequence[RunSha
     own, guests = [], []
     for number, (name, shape) in enumerate(zip(policies, shapes, strict=True)):
         agents = shape.num_agents or 1
-        if len(shapes) == 1:
+        if config.opponents == "past" and len(shapes) == 1:
             seats = (agents - 1,) * games
         else:
             seats = tuple(agents * is_guest(config, name, game) for game in range(games))

@@ -79,7 +79,7 @@ class GuestGames(Games):
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         seated = super()._seated(teams)
         self._num_teams = len(seated)
-        left = 1 if len(seated) == 1 else 0
+        left = 1 if len(seated) == 1 and self._seating is not None else 0
         for team, has_guests in self._guests.items():
             kind, seats = seated[team]
             is_taken = [False] * self._first + [*has_guests]

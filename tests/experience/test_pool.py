@@ -105,6 +105,24 @@ def test_seats_and_opponents_depend_on_the_games_own_numbers_alone():
     assert len({place for _, place in one[0]}) > 2
 
 
+def test_policies_learn_by_turns_and_all_others_are_drawn_by_and_counted_in_pools_of_their_own():
+    numbers = {"segment_length": 0, "slots_per_lane": 1, "segments_per_batch": 1, "num_envs_per_worker": 4}
+    pools = {}
+    for policy in range(3):
+        seats = tuple(2 * (game % 3 != policy) for game in range(4))
+        shape = run_shape(**numbers, num_agents=2, guest_seats=seats, plays=policy, num_places=3)
+        pools[policy] = ExperienceArena.create(shape).pool
+        pools[policy].set_odds(np.array([0.0, float(policy == 0), float(policy > 0)]))
+    games = Matchmaking(pools, 6, group=0, seed=1, incarnation=0)
+    assert [games.begin(game) for game in range(4)] == [None] * 4
+    playing = [pool.playing.tolist() for pool in pools.values()]
+    assert playing == [[NOBODY, 1, 1, NOBODY], [2, NOBODY, 2, 2], [2, 2, NOBODY, 2]]
+    games.over(3, [1.0, 0.0, 2.0])  # policy 0 learns
+    games.over(1, [5.0, 5.0, 4.0])  # policy 1 does
+    found = [pool.results.nonzero() for pool in pools.values()]
+    assert [np.stack(where, 1).tolist() for where in found] == [[[1, 1, 1]], [[3, 2, 0]], [[1, 2, 0], [3, 2, 2]]]
+
+
 @pytest.mark.parametrize(
     ("returns", "expected"), [((1, 0, 0), 1), ((1, 1, 0), 0), ((0, 0, 1), -1), ((0, 0, 0), 0), ((-1, 1, -1), -1)]
 )
