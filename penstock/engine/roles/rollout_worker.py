@@ -176,6 +176,8 @@ class LaneGroup:
                 return False
             self._step()
         if not all([team.is_open() for team in self.teams]):
+            for team in self.teams:
+                team.writer.make_way()
             return has_stepped
         for team in self.teams:
             team.ask()
