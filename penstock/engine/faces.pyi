@@ -46,10 +46,11 @@ class APPO(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -362,10 +363,11 @@ class PPO(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -666,10 +668,11 @@ class A2C(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -952,10 +955,11 @@ class A3C(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1201,10 +1205,11 @@ class IMPALA(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1513,10 +1518,11 @@ class IMPACT(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1788,10 +1794,11 @@ class CLEAR(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2106,10 +2113,11 @@ class LASER(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2421,10 +2429,11 @@ class PQN(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2701,10 +2710,11 @@ class DQN(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3050,10 +3060,11 @@ class Rainbow(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3399,10 +3410,11 @@ class ApeX(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3745,10 +3757,11 @@ class R2D2(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4091,10 +4104,11 @@ class DDPG(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4375,10 +4389,11 @@ class TD3(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4668,10 +4683,11 @@ class SAC(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4958,10 +4974,11 @@ class TQC(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -5258,10 +5275,11 @@ class CrossQ(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -5557,10 +5575,11 @@ class ApeXDPG(Face):
         itself.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
