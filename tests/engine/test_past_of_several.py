@@ -71,6 +71,7 @@ def test_one_seed_gives_one_set_of_weights(algorithm, more):
         ({"num_envs_per_worker": 8, "opponent_share": 0.75}, 1, [5, 5, 3, 3]),
         ({"env": Gifts, "policies": {"pair": {"agents": ["b", "c"]}, "one": {"agents": "a"}}}, 1, [6, 3, 2, 1]),
         (OF_THREE, 1, [4, 4, 4, 2, 2, 2]),
+        ({**OF_THREE, "opponent_share": 0.67}, 1, [4, 3, 3, 2, 3, 3]),
         ({"policies": {"all": {"agents": "*"}}}, 2, [6, 2]),
     ],
 )
@@ -150,16 +151,16 @@ def test_versions_enter_and_leave_each_pool_as_in_self_play():
 
 def test_results_count_for_who_learned_against_each_version_met(opponents):
     first, second, third = (versions.pool for versions in opponents.pools)
-    second.results[0, 0], third.results[0, 0] = [10, 0, 0], [0, 0, 10]  # policy 0 learns in game 0
+    second.results[0, 0], third.results[0, 0] = [10, 0, 0], [4, 0, 6]  # policy 0 learns in game 0
     first.results[1, 0], third.results[1, 0] = [2, 1, 0], [2, 1, 0]
     opponents.schedule(96)
     ratings = [opponents.rating(policy) for policy in range(3)]
-    assert ratings[0] == pytest.approx(0.0, abs=1e-6) and ratings[1] > 0.0 and ratings[2] == 0.0
+    assert ratings[0] > 0.0 < ratings[1] and ratings[2] == 0.0
     assert [[entry.rating for entry in versions.entries] for versions in opponents.pools] == [[0, r] for r in ratings]
     statuses = [opponents.status(policy) for policy in range(3)]
     assert [status["opponent_games"] for status in statuses] == [10, 3, 0]
     shown = [(one.policy, one.steps, one.wins, one.draws, one.losses) for one in statuses[0]["opponents"]]
-    assert shown == [("1", 0, 10, 0, 0), ("1", 96, 0, 0, 0), ("2", 0, 0, 0, 10), ("2", 96, 0, 0, 0)]
+    assert shown == [("1", 0, 10, 0, 0), ("1", 96, 0, 0, 0), ("2", 0, 4, 0, 6), ("2", 96, 0, 0, 0)]
 
 
 def test_the_second_to_move_always_wins_and_is_rated_higher():
