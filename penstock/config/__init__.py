@@ -12,7 +12,17 @@ from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
-from penstock.config.opponents import BEST, OTHERS, RANDOM, entry_interval, guest_games, name_of, require_opponents_for
+from penstock.config.opponents import (
+    BEST,
+    OTHERS,
+    RANDOM,
+    entry_interval,
+    games_with_guests,
+    is_guest,
+    learner_of,
+    name_of,
+    require_opponents_for,
+)
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
@@ -59,8 +69,10 @@ __all__ = [
     "closest",
     "entry_interval",
     "find_object",
+    "games_with_guests",
     "grouped",
-    "guest_games",
+    "is_guest",
+    "learner_of",
     "load_preset",
     "make_config",
     "name_of",

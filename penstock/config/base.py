@@ -15,7 +15,7 @@ from penstock.config.checking import ConfigError, checked, require
 from penstock.config.elsewhere import value_hint
 from penstock.config.learners import require_legal_learners
 from penstock.config.marks import Tunable
-from penstock.config.opponents import guest_games, require_legal_opponents
+from penstock.config.opponents import guest_lanes, require_legal_opponents
 from penstock.config.population import PopulationConfig
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
@@ -68,10 +68,11 @@ class Config(PopulationConfig):
     each plays, as many as are its own."""
     opponents: str = "none"
     """With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-    seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest weights,
+    seats but one; with several policies one of them learns there, and past versions of each other policy play its
+    agents. With several policies also the name of one: in a share of the games it is a guest, by its newest weights,
     and learns nothing there. "none": no guests play."""
     opponent_pool: int = 8
-    """Past versions that guests play."""
+    """Past versions of each policy that guests play."""
     opponent_interval: int | None = None
     """Steps between two versions that enter the pool; None: twenty in total_steps."""
     opponent_share: float = 0.5
@@ -277,8 +278,7 @@ class Config(PopulationConfig):
     @property
     def lanes_per_worker(self) -> int:
         """Lanes of each rollout worker: its environments, times the agents of each, less the guests."""
-        num_agents = self.num_agents or 1
-        return self.num_envs_per_worker * num_agents - guest_games(self) * (num_agents - 1)
+        return self.num_envs_per_worker * (self.num_agents or 1) - guest_lanes(self)
 
     @property
     def num_lanes(self) -> int:
@@ -294,7 +294,7 @@ class Config(PopulationConfig):
     def lanes_in_words(self) -> str:
         """Which settings the number of lanes follows from, for messages."""
         agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
-        guests = guest_games(self) * ((self.num_agents or 1) - 1)
+        guests = guest_lanes(self)
         agents += f", less {guests} guests in each" if guests else ""
         nodes = "" if self.num_nodes == 1 else f"nodes={self.num_nodes} x "
         each = f"num_envs_per_worker={self.num_envs_per_worker}{agents}"

@@ -57,21 +57,11 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
     name = f"opponents={config.opponents!r}" if has_guests else f"eval_against={config.eval_against!r}"
     if len(agents) < 2:
         raise ConfigError(f"{name}: the environment has one agent, and opponents need an environment of several")
-    has_several = bool(config.policy_names)
-    if config.opponents == "past" and has_several:
-        raise ConfigError(
-            f"{name}: several policies play the agents, each of which is the others' opponent: use one policy, of "
-            f"which past versions can play every seat, or name one that is to be a guest: opponents="
-            f"{config.policy_names[0]!r}"
-        )
+    has_several = len(config.policy_names) > 1
     if has_guests and config.pbt is not None:
         raise ConfigError(f"{name}: policies of a population copy each other, and have no guests: leave this out")
-    if live_guest_games(config) == config.num_envs_per_worker:
-        raise ConfigError(
-            f"{name}: with opponent_share={config.opponent_share} and num_envs_per_worker={config.num_envs_per_worker} "
-            "it is a guest in all environments, and would learn nothing: use a smaller opponent_share, or more "
-            "environments"
-        )
+    if has_guests:
+        _require_games_for_all(config, name)
     if OTHERS in config.eval_against and not has_several:
         raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has one: leave it out")
     if config.team_reward != "own" and not has_several:
@@ -92,19 +82,62 @@ def name_of(opponent: str | Callable[..., Any]) -> str:
     return str(getattr(opponent, "__qualname__", type(opponent).__name__))
 
 
-def guest_games(config: Config) -> int:
-    """Environments of each rollout worker in which past versions play all seats but one: as many in each group."""
-    return _games_with_guests(config) if config.opponents == "past" and (config.num_agents or 1) > 1 else 0
-
-
-def live_guest_games(config: Config) -> int:
-    """Environments of each rollout worker of a run in which one of its policies is a guest: as many in each group."""
-    return _games_with_guests(config) if config.opponents in config.policy_names else 0
-
-
-def _games_with_guests(config: Config) -> int:
+def games_with_guests(config: Config) -> int:
+    """Environments of each rollout worker of a run in which guests play: as many in each group."""
+    if config.opponents == "none":
+        return 0
     groups = config.num_groups or 1
-    return groups * max(1, round(config.opponent_share * config.num_envs_per_worker / groups))
+    return groups * max(_cycle(config), round(config.opponent_share * config.num_envs_per_worker / groups))
+
+
+def learner_of(config: Config, game: int) -> int:
+    """Number of the policy that learns in this one of a group's games with past versions: policies take turns."""
+    return game % _cycle(config)
+
+
+def is_guest(config: Config, policy: str, game: int) -> bool:
+    """Whether guests play the agents of a policy, one of several, in this one of a group's games with guests."""
+    if config.opponents == "past":
+        return config.policy_names.index(policy) != learner_of(config, game)
+    return policy == config.opponents
+
+
+def games_as_guest(config: Config, policy: str) -> int:
+    """Environments of each rollout worker in which guests play the agents of a policy, one of several."""
+    groups = config.num_groups or 1
+    return groups * sum(is_guest(config, policy, game) for game in range(games_with_guests(config) // groups))
+
+
+def splits_in_two(config: Config) -> bool:
+    """Whether two groups of a worker, of a run that does not say how many it has, would have the same games."""
+    return config.num_envs_per_worker % 2 == games_with_guests(config) % (2 * _cycle(config)) == 0
+
+
+def guest_lanes(config: Config) -> int:
+    """Lanes of each rollout worker that past versions have of a run's only policy: all seats but one of their games."""
+    is_alone = config.opponents == "past" and len(config.policy_names) < 2
+    return games_with_guests(config) * ((config.num_agents or 1) - 1) if is_alone else 0
+
+
+def _cycle(config: Config) -> int:
+    """After how many games of a group the same policy learns again alone."""
+    return max(1, len(config.policy_names)) if config.opponents == "past" else 1
+
+
+def _require_games_for_all(config: Config, name: str) -> None:
+    """Raise `ConfigError` where a policy would learn in no game, or not in games against all others' past versions."""
+    groups, envs, least = config.num_groups or 1, config.num_envs_per_worker, _cycle(config)
+    if games_with_guests(config) > envs:
+        each = "" if groups == 1 else f" of each of {groups} groups"
+        raise ConfigError(
+            f"{name}: each of {least} policies learns in an environment{each} in which guests play all others, and "
+            f"num_envs_per_worker={envs} has too few: use {groups * least} or more"
+        )
+    if config.opponents != "past" and games_with_guests(config) == envs:
+        raise ConfigError(
+            f"{name}: with opponent_share={config.opponent_share} and num_envs_per_worker={envs} it is a guest in all "
+            "environments, and would learn nothing: use a smaller opponent_share, or more environments"
+        )
 
 
 def entry_interval(config: Config) -> int:

@@ -11,7 +11,7 @@ from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
 from penstock.config.finding import find_object
 from penstock.config.making import make_config
-from penstock.config.opponents import live_guest_games
+from penstock.config.opponents import games_as_guest, splits_in_two
 
 AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
@@ -65,7 +65,8 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     if not config.policies and config.num_policies == 1:
         if config.policy_of is not None:
             raise ConfigError("policy_of says which policy plays what, and there is one: give num_policies or policies")
-        return [PolicyConfig("", found, dataclasses.replace(config, num_agents=len(found)) if found else config)]
+        own = dataclasses.replace(config, num_agents=len(found), num_groups=_num_groups(config)) if found else config
+        return [PolicyConfig("", found, own)]
     if config.policies and config.num_policies not in (1, len(config.policies)):
         raise ConfigError(
             f"num_policies={config.num_policies} and policies={list(config.policies)} say different things: give one"
@@ -73,15 +74,11 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     if not found:
         return _population(config)
     played = agents_by_policy(config, found)
-    games = live_guest_games(config)
-    envs = {name: config.num_envs_per_worker - (games if name == config.opponents else 0) for name in played}
+    envs = {name: config.num_envs_per_worker - games_as_guest(config, name) for name in played}
     lanes = {name: envs[name] * len(its) for name, its in played.items()}
-    # All policies have the same groups, which have as many environments with guests.
-    is_even = config.num_envs_per_worker % 2 == games % 2 == 0
-    num_groups = config.num_groups if not games or is_even else config.num_groups or 1
     shares = {
         name: {
-            "num_agents": len(played[name]), "num_envs_per_worker": envs[name], "num_groups": num_groups,
+            "num_agents": len(played[name]), "num_envs_per_worker": envs[name], "num_groups": _num_groups(config),
             "total_steps": max(1, round(config.total_steps * lanes[name] / sum(lanes.values()))),
         } for name in played
     }  # fmt: skip
@@ -117,6 +114,11 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
                 f"policies: agent {agent!r} needs one policy, and {what}; the agents are {', '.join(found)}"
             )
     return played
+
+
+def _num_groups(config: Config) -> int | None:
+    """The groups of all policies; None: one or two, each of which has as many games with guests of each kind."""
+    return config.num_groups or (None if splits_in_two(config) else 1)
 
 
 def _population(config: Config) -> list[PolicyConfig]:

@@ -49,10 +49,11 @@ class APPO(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -376,10 +377,11 @@ class PPO(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -691,10 +693,11 @@ class A2C(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -988,10 +991,11 @@ class A3C(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1248,10 +1252,11 @@ class IMPALA(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1571,10 +1576,11 @@ class IMPACT(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -1857,10 +1863,11 @@ class CLEAR(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2186,10 +2193,11 @@ class LASER(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2512,10 +2520,11 @@ class PQN(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -2803,10 +2812,11 @@ class DQN(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3163,10 +3173,11 @@ class Rainbow(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3523,10 +3534,11 @@ class ApeX(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -3880,10 +3892,11 @@ class R2D2(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4237,10 +4250,11 @@ class DDPG(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4532,10 +4546,11 @@ class TD3(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -4836,10 +4851,11 @@ class SAC(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -5137,10 +5153,11 @@ class TQC(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -5448,10 +5465,11 @@ class CrossQ(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share
@@ -5758,10 +5776,11 @@ class ApeXDPG(Face):
         each plays, as many as are its own.
     opponents
         With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one. With several policies the name of one: in a share of the games it is a guest, by its newest
+        seats but one; with several policies one of them learns there, and past versions of each other policy play its
+        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
         weights, and learns nothing there. "none": no guests play.
     opponent_pool
-        Past versions that guests play.
+        Past versions of each policy that guests play.
     opponent_interval
         Steps between two versions that enter the pool; None: twenty in total_steps.
     opponent_share

@@ -124,7 +124,7 @@ def _opened(
         policy.name: algorithm(policy.config, seen.observation, seen.action)
         for policy, seen in zip(found.policies, found.seen, strict=True)
     }
-    policies, notes = open_policies(algorithms, checkpoints, run, changes)
+    policies, notes = open_policies(config, algorithms, checkpoints, run, changes)
     if run is None and config.run_dir is not None:
         run = RunDirectory.create(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),

@@ -1,15 +1,17 @@
-"""The opponents of a run, as the supervisor sees them: which past versions are in the pool, how games with them end."""
+"""The opponents of a run, as the supervisor sees them: which past versions are in pools, how games with them end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from penstock.config import Config, entry_interval
+from penstock.config import Config, entry_interval, learner_of
 from penstock.engine.policies import Policy
+from penstock.experience.layout import RunShape
 from penstock.experience.pool import NOBODY, Pool
 from penstock.play.ratings import hard_odds, rating, remembered, score
 from penstock.runs.lines import LinesLog
@@ -20,28 +22,27 @@ MATCHES = "matches.jsonl"
 
 
 def opponents_of(
-    config: Config, policy: Policy, run: RunDirectory | None, warn: Callable[[str], None]
+    config: Config, policies: Sequence[Policy], run: RunDirectory | None, warn: Callable[[str], None]
 ) -> Opponents | None:
-    """The opponents of a run's only policy; None where no guests play.
+    """The opponents of a run's policies; None where they play no past versions.
 
     Parameters
     ----------
-    config, policy
-        The run's settings, and its policy.
+    config, policies
+        The run's settings, and its policies.
     run
         Where the run is written; None: nowhere.
     warn
         Takes one line when the disk is full.
     """
-    guests = policy.arena.guests
-    if guests is None or guests.pool is None:
+    if config.opponents != "past":
         return None
-    return Opponents(config, policy, guests.pool, LinesLog(None if run is None else run.path / MATCHES, warn))
+    return Opponents(config, policies, LinesLog(None if run is None else run.path / MATCHES, warn))
 
 
 @dataclass(eq=False)
 class Entry:
-    """A past version in the pool.
+    """A past version in the pool of its policy.
 
     Attributes
     ----------
@@ -54,62 +55,157 @@ class Entry:
     rating
         Its Elo rating: the policy's when it entered.
     results
-        Wins, draws and losses of the policy against it, int64 ``[3]``.
+        Wins, draws and losses against it of each policy of the run, int64 ``[policies, 3]``.
     lately
-        Those of them since the last version entered.
+        Those of them since a version of that policy entered last.
     recent
-        The same, older ones faded: float64 ``[3]``.
+        The same as `results`, older ones faded: float64 ``[policies, 3]``.
     """
 
     number: int
     place: int
     steps: int
-    rating: float = 0.0
-    results: np.ndarray = field(default_factory=lambda: np.zeros(3, np.int64))
-    lately: np.ndarray = field(default_factory=lambda: np.zeros(3, np.int64))
-    recent: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    rating: float
+    results: np.ndarray
+    lately: np.ndarray
+    recent: np.ndarray
 
 
-class Opponents:
-    """Lets versions of the policy into the pool and out of it, sets their odds, and keeps count of games and ratings.
+@dataclass(eq=False)
+class Versions:
+    """The pool of one policy, as the supervisor sees it: who is in it, and where.
 
     Whoever enters does so into a free place: one that no game plays. Then, if there are more than the pool holds, the
     oldest but the very first leaves: it is drawn no more, and its place is free when the last game against it is over.
+
+    Attributes
+    ----------
+    policy
+        Whose past versions they are; where its run goes on from a checkpoint, they are those saved in it.
+    pool
+        The words that they are shared by.
+    learners
+        Number of the policy that learns in each game with guests, int64 ``[games]``.
+    config
+        The run's settings.
+    num_policies
+        Of the run.
+    """
+
+    policy: Policy
+    pool: Pool
+    learners: np.ndarray
+    config: Config
+    num_policies: int
+    entries: list[Entry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pool.playing[:] = NOBODY  # there are no games yet
+        self._seen = self.pool.results.copy()
+        self._restore()
+
+    @property
+    def next_number(self) -> int:
+        """Number of the version that enters next."""
+        return self.entries[-1].number + 1 if self.entries else 0
+
+    def take_results(self) -> np.ndarray:
+        """Take in how games against them have ended since the last time: those of each policy, int64 ``[policies]``."""
+        now = self.pool.results.copy()
+        each, self._seen = now - self._seen, now
+        new = np.stack([each[self.learners == policy].sum(0) for policy in range(self.num_policies)], 1)
+        for entry in self.entries:
+            entry.results += new[entry.place]
+            entry.lately += new[entry.place]
+            entry.recent = remembered(entry.recent, new[entry.place])
+        return new.sum((0, 2))
+
+    def free_place(self) -> int | None:
+        """A place that nobody has, and no game plays; None while there is none."""
+        held = {entry.place for entry in self.entries}
+        places = range(len(self.pool.places))
+        return next((place for place in places if place not in held and self.pool.is_free(place)), None)
+
+    def enter(self, place: int, steps: int, rating: float) -> None:
+        """Let the policy's newest weights enter."""
+        number, weights = self.next_number, self.policy.weights
+        weights.refresh()
+        self.pool.places[place].publish(weights.payload, number)
+        zeros = partial(np.zeros, (self.num_policies, 3))
+        self.entries.append(Entry(number, place, steps, rating, zeros(np.int64), zeros(np.int64), zeros(np.float64)))
+        self._evict()
+
+    def set_odds(self) -> None:
+        """Set by what chance each is drawn."""
+        odds, places = np.zeros(len(self.pool.places)), [entry.place for entry in self.entries]
+        is_hard = self.config.opponent_sampling == "hard"
+        odds[places] = hard_odds(score(entry.recent.sum(0)) for entry in self.entries) if is_hard else 1.0
+        self.pool.set_odds(odds)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """What a checkpoint says of them; their weights lie beside."""
+        counts = ("results", "lately", "recent")
+        return [{**vars(entry), **{name: getattr(entry, name).tolist() for name in counts}} for entry in self.entries]
+
+    def _restore(self) -> None:
+        """Let the versions of the checkpoint that the run goes on from enter, as many as there is room for."""
+        start = self.policy.start
+        versions = (start.learning or {}).get("opponents", {})
+        for saved in (start.matches or {}).get("entries", ()):
+            payload, place = versions.get(str(saved["number"])), self.free_place()
+            if payload is None or len(payload) != self.pool.places[0].size or place is None:
+                continue
+            counts = {name: np.array(saved[name]).reshape(-1, 3) for name in ("results", "lately", "recent")}
+            self.pool.places[place].publish(payload.numpy(), saved["number"])
+            self.entries.append(Entry(**{**saved, **counts, "place": place}))
+            self._evict()
+
+    def _evict(self) -> None:
+        """Let the oldest but the very first go, if there are more than the pool holds."""
+        if len(self.entries) > self.config.opponent_pool:
+            del self.entries[min(1, self.config.opponent_pool - 1)]
+
+
+class Opponents:
+    """Lets versions of each policy into its pool, and keeps count of games and ratings.
+
+    A policy plays its own past versions where it is alone, and else those of all others.
 
     Parameters
     ----------
     config
         The run's settings.
-    policy
-        Whose past versions they are; where its run goes on from a checkpoint, they are those saved in it.
-    pool
-        The words that they are shared by.
+    policies
+        The run's policies.
     log
         Where the win matrix is written, whenever a version enters.
+
+    Attributes
+    ----------
+    pools
+        The pool of each policy.
     """
 
-    def __init__(self, config: Config, policy: Policy, pool: Pool, log: LinesLog) -> None:
-        self._config = config
-        self._policy = policy
-        self._pool = pool
+    def __init__(self, config: Config, policies: Sequence[Policy], log: LinesLog) -> None:
         self._log = log
         self._interval = entry_interval(config)
-        pool.playing[:] = NOBODY  # there are no games yet
-        self._seen = pool.results.sum(0)
-        self._games = int((policy.start.matches or {}).get("games", 0))
-        self._steps = policy.start.state.steps
-        self.entries = self._restored()
-        if not self.entries:
-            self._enter()
-        self._set_odds()
+        self._games = np.array([(policy.start.matches or {}).get("games", 0) for policy in policies])
+        self._steps = sum(policy.start.state.steps for policy in policies)
+        self.pools = [
+            Versions(policy, guests.pool, _learners(config, guests.shape), config, len(policies))
+            for policy in policies
+            if (guests := policy.arena.guests) is not None and guests.pool is not None
+        ]
+        self._enter([versions for versions in self.pools if not versions.entries])
+        for versions in self.pools:
+            versions.set_odds()
 
-    @property
-    def rating(self) -> float:
-        """The policy's Elo rating, by recent games; that of the run's first version is 0."""
-        return rating([(entry.rating, entry.recent) for entry in self.entries])
+    def rating(self, policy: int) -> float:
+        """A policy's Elo rating, by recent games; that of each policy's first version is 0."""
+        return rating([(entry.rating, entry.recent[policy]) for each in self.pools for entry in each.entries])
 
     def schedule(self, steps: int) -> None:
-        """Take in what the games have brought, and let a version enter if one is due.
+        """Take in what the games have brought, and let versions enter if they are due.
 
         In a serial run that depends on what was learned alone, not on when it is asked for.
         """
@@ -117,100 +213,68 @@ class Opponents:
             return
         self._steps = steps
         self._count()
-        if steps >= self.entries[-1].steps + self._interval:
-            self._enter()
-        self._set_odds()
+        self._enter([each for each in self.pools if steps >= each.entries[-1].steps + self._interval])
+        for versions in self.pools:
+            versions.set_odds()
 
-    def status(self) -> dict[str, Any]:
-        """What is shown of them, by the names of the status."""
-        return {
-            "rating": self.rating,
-            "opponent_games": self._games,
-            "opponents": tuple(
-                OpponentStatus(entry.steps, entry.rating, score(entry.recent), *entry.results.tolist())
-                for entry in self.entries
-            ),
-        }
+    def status(self, policy: int) -> dict[str, Any]:
+        """What is shown of those that a policy plays, by the names of its status."""
+        met, shown = self._met_by(policy), []
+        for versions in met:
+            for entry in versions.entries:
+                wins, draws, losses = entry.results[policy].tolist()
+                about = entry.steps, entry.rating, score(entry.recent[policy])
+                shown.append(OpponentStatus(*about, wins, draws, losses, versions.policy.name))
+        games = int(self._games[policy]) // len(met)  # each is against a version of every other policy
+        return {"rating": self.rating(policy), "opponent_games": games, "opponents": tuple(shown)}
 
-    def to_json(self) -> dict[str, Any]:
-        """What a checkpoint says of them; their weights lie beside."""
-        return {
-            "games": self._games,
-            "entries": [
-                {**vars(entry), **{name: getattr(entry, name).tolist() for name in ("results", "lately", "recent")}}
-                for entry in self.entries
-            ],
-        }
+    def to_json(self, policy: int) -> dict[str, Any]:
+        """What a checkpoint of a policy says of its pool, and of the results of its games."""
+        return {"games": int(self._games[policy]), "entries": self.pools[policy].to_json()}
 
     def close(self) -> None:
         """Close the file."""
         self._log.close()
 
-    def _restored(self) -> list[Entry]:
-        """The entries of the checkpoint that the run goes on from, as many as there is room for."""
-        start = self._policy.start
-        versions = (start.learning or {}).get("opponents", {})
-        entries: list[Entry] = []
-        for saved in (start.matches or {}).get("entries", ()):
-            payload = versions.get(str(saved["number"]))
-            if payload is None or len(payload) != self._pool.places[0].size:
-                continue
-            counts = {name: np.array(saved[name]) for name in ("results", "lately", "recent")}
-            entry = Entry(**{**saved, **counts, "place": self._free_place(entries)})
-            self._pool.places[entry.place].publish(payload.numpy(), entry.number)
-            entries.append(entry)
-            self._evict(entries)
-        return entries
+    def _met_by(self, policy: int) -> list[Versions]:
+        """The pools of those that a policy plays."""
+        return [each for number, each in enumerate(self.pools) if number != policy] or self.pools
 
     def _count(self) -> None:
         """Take in the results of games since the last time."""
-        now = self._pool.results.sum(0)
-        new, self._seen = now - self._seen, now
-        self._games += int(new.sum())
-        for entry in self.entries:
-            entry.results += new[entry.place]
-            entry.lately += new[entry.place]
-            entry.recent = remembered(entry.recent, new[entry.place])
+        for versions in self.pools:
+            self._games += versions.take_results()
 
-    def _enter(self) -> None:
+    def _enter(self, due: Sequence[Versions]) -> None:
         """Let the newest weights enter; not while no place is free: games against who has left it still go on."""
-        place = self._free_place(self.entries)
-        if place is None:
+        places = [(versions, place) for versions in due if (place := versions.free_place()) is not None]
+        if not places:
             return
         self._count()  # what games against who was there have told before they left it
-        number = self.entries[-1].number + 1 if self.entries else 0
-        weights = self._policy.weights
-        weights.refresh()
-        self._pool.places[place].publish(weights.payload, number)
-        self._write_matrix(number)
-        self.entries.append(Entry(number, place, self._steps, self.rating))
-        self._evict(self.entries)
+        ratings = [self.rating(versions.policy.number) for versions, _ in places]
+        for versions, _ in places:
+            self._write_matrix(versions)
+        for (versions, place), its_rating in zip(places, ratings, strict=True):
+            versions.enter(place, self._steps, its_rating)
 
-    def _evict(self, entries: list[Entry]) -> None:
-        """Let the oldest but the very first go, if there are more than the pool holds."""
-        if len(entries) > self._config.opponent_pool:
-            del entries[min(1, self._config.opponent_pool - 1)]
-
-    def _free_place(self, entries: list[Entry]) -> int | None:
-        held = {entry.place for entry in entries}
-        places = range(len(self._pool.places))
-        return next((place for place in places if place not in held and self._pool.is_free(place)), None)
-
-    def _set_odds(self) -> None:
-        odds, places = np.zeros(len(self._pool.places)), [entry.place for entry in self.entries]
-        is_hard = self._config.opponent_sampling == "hard"
-        odds[places] = hard_odds(score(entry.recent) for entry in self.entries) if is_hard else 1.0
-        self._pool.set_odds(odds)
-
-    def _write_matrix(self, number: int) -> None:
+    def _write_matrix(self, entering: Versions) -> None:
         """Write how games have ended on the way from the last version to this one: its row of the win matrix."""
+        policy, name = entering.policy.number, entering.policy.name
+        met = [(versions, entry) for versions in self._met_by(policy) for entry in versions.entries]
         self._log.write(
             {
-                "steps": self._steps, "player": number, "opponent": entry.number,
-                **dict(zip(("wins", "draws", "losses"), entry.lately.tolist(), strict=True)),
-                "rating": round(self.rating, 1), "opponent_rating": round(entry.rating, 1),
+                "steps": self._steps, "player": entering.next_number, "opponent": entry.number,
+                **dict(zip(("wins", "draws", "losses"), entry.lately[policy].tolist(), strict=True)),
+                "rating": round(self.rating(policy), 1), "opponent_rating": round(entry.rating, 1),
+                **({"policy": name, "opponent_policy": versions.policy.name} if name else {}),
             }
-            for entry in self.entries if entry.lately.any()
+            for versions, entry in met if entry.lately[policy].any()
         )  # fmt: skip
-        for entry in self.entries:
-            entry.lately[:] = 0
+        for _, entry in met:
+            entry.lately[policy] = 0
+
+
+def _learners(config: Config, shape: RunShape) -> np.ndarray:
+    """Number of the policy that learns in each game with guests of the run, int64 ``[games]``."""
+    of_group = [learner_of(config, game) for game in range(len(shape.guest_seats))]
+    return np.tile(np.array(of_group, np.int64), shape.all_groups)

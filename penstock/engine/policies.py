@@ -14,7 +14,7 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.preparation import run_shape, shapes_of_guests
+from penstock.engine.preparation import run_shape, with_guests
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -135,6 +135,7 @@ class Policy:
 
 
 def open_policies(
+    config: Config,
     algorithms: Mapping[str, Algorithm],
     checkpoints: Sequence[Checkpoint],
     run: RunDirectory | None,
@@ -144,6 +145,8 @@ def open_policies(
 
     Parameters
     ----------
+    config
+        Settings of the run.
     algorithms
         What learns each, by its name.
     checkpoints
@@ -171,14 +174,13 @@ def open_policies(
     models = [new_model(algorithm) for algorithm in algorithms.values()]
     starts = [_start_from(checkpoint, model) for checkpoint, model in zip(checkpoints, models, strict=False)]
     starts = starts or [Start() for _ in models]
-    shapes = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
+    alone = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
+    shapes = with_guests(config, [*algorithms], alone)
     opened = [
         data_path(algorithm).open(algorithm, shape, start, None if run is None else run.of_policy(name).replay_path)
-        for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=True)
+        for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=False)
     ]
-    config = next(iter(algorithms.values())).config
-    guests = shapes_of_guests(config, [*algorithms], shapes)
-    first = ExperienceArena.create(_side_by_side([*shapes, *guests]))
+    first = ExperienceArena.create(_side_by_side(shapes))
     policies = []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
@@ -199,7 +201,7 @@ def open_policies(
         note if len(policies) == 1 else f"policy {policy.name!r}: {note}"
         for policy, (_, note) in zip(policies, opened, strict=True) if note is not None
     ]  # fmt: skip
-    return policies, [*_note_of_memory([*algorithms, "guests"], [*shapes, *guests]), *notes]
+    return policies, [*_note_of_memory([*algorithms], shapes), *notes]
 
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:
@@ -247,7 +249,8 @@ def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[st
     if count == 1:
         return []
     sizes = [shape.nbytes() / 2**20 for shape in shapes]
-    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip(names, sizes, strict=False))
+    guests = [f"guests of {names[shape.plays]}" for shape in shapes if shape.plays is not None]
+    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip([*names, *guests], sizes, strict=True))
     return [f"{count} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
 
 

@@ -13,7 +13,8 @@ from penstock.config import (
     Config,
     ConfigError,
     PolicyConfig,
-    guest_games,
+    games_with_guests,
+    is_guest,
     policy_configs,
     require_opponents_for,
 )
@@ -29,7 +30,7 @@ from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
-    """The numbers of a run's arena, from its algorithm, its config and its network.
+    """The numbers of a policy's arena, from its algorithm, its config and its network, where no guests play.
 
     Raises
     ------
@@ -38,16 +39,13 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
-    with_guests = guest_games(config)
-    is_even = config.num_envs_per_worker % 2 == with_guests % 2 == 0
-    num_groups = config.num_groups or (2 if is_central and is_even else 1)
+    num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
     numbers: dict[str, Any] = data_path(algorithm).numbers(algorithm, model)
     return RunShape(
         num_workers=config.workers,
         num_envs_per_worker=config.num_envs_per_worker,
         num_groups=num_groups,
         num_agents=config.num_agents,
-        guest_games=with_guests // num_groups,
         num_learners=config.num_learners,
         num_policy_workers=policy_workers(config) if is_central else 1,
         **numbers,
@@ -64,31 +62,42 @@ def policy_workers(config: Config) -> int:
     return min(config.num_learners, config.workers) if config.backend == "local" else 1
 
 
-def shapes_of_guests(config: Config, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
-    """The numbers of the arena of guests, a row for each guest; empty where none play.
+def with_guests(config: Config, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
+    """Return the numbers of the policies' arenas, and behind them those of their guests' arenas.
 
-    Where they play past versions, it has a place for each in the pool, and one to spare.
+    An arena of guests has a row for each of them. Where they play past versions, it has a place for each in the pool,
+    and one to spare.
 
     Parameters
     ----------
     config
         Settings of the run.
     policies, shapes
-        Names of the policies, and the numbers of their arenas.
+        Names of the policies, and the numbers of their arenas without guests.
     """
-    if config.opponents in policies:
-        number = list(policies).index(config.opponents)
-        games = max(shape.num_envs_per_worker for shape in shapes) - shapes[number].num_envs_per_worker
-        played: dict[str, Any] = {"num_envs_per_worker": games, "plays": number}
-    elif shapes[0].guest_games:
-        number, played = 0, {"num_places": config.opponent_pool + 1}
-    else:
-        return []
-    shape = replace(
-        shapes[number], segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, keeps_original=False, num_policy_workers=1, **played,
+    games = games_with_guests(config) // shapes[0].num_groups
+    if not games:
+        return [*shapes]
+    own, guests = [], []
+    for number, (name, shape) in enumerate(zip(policies, shapes, strict=True)):
+        agents = shape.num_agents or 1
+        if config.opponents == "past" and len(shapes) == 1:
+            seats = (agents - 1,) * games
+        else:
+            seats = tuple(agents * is_guest(config, name, game) for game in range(games))
+        shape = replace(shape, num_envs_per_worker=config.num_envs_per_worker, guest_seats=seats)
+        own.append(shape)
+        if any(seats):
+            guests.append(_of_guests(shape, number, config.opponent_pool + 1 if config.opponents == "past" else 0))
+    return own + guests
+
+
+def _of_guests(shape: RunShape, number: int, num_places: int) -> RunShape:
+    """The numbers of the arena of a policy's guests."""
+    return replace(
+        shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
+        redistribution_nbytes=0, keeps_original=False, num_policy_workers=1, num_places=num_places, plays=number,
     )  # fmt: skip
-    return [shape]
 
 
 def resolve_env(config: Config) -> EnvSpec:

@@ -82,9 +82,9 @@ def role_specs(
     )
     paths = tuple(policy.path for policy in policies)
     acting = algorithms
-    guests = next((other for other in shape.others if other.is_of_guests), None)
-    if guests is not None:
-        paths, acting = (*paths, GuestPath()), (*algorithms, algorithms[guests.plays or 0])
+    for other in shape.others:
+        if other.plays is not None:
+            paths, acting = (*paths, GuestPath()), (*acting, algorithms[other.plays])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
@@ -117,8 +117,8 @@ def role_specs(
                 specs += [replace(acts, number=rank), follower]
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
-    if guests is not None and is_central:
-        specs.append(PolicyRole(acting[-1], GuestPath(), policy_threads, len(policies)))
+    for number in range(len(policies), len(acting)) if is_central else ():
+        specs.append(PolicyRole(acting[number], GuestPath(), policy_threads, number))
     return [*specs, EvaluatorRole(algorithms, env)]
 
 

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -121,9 +122,10 @@ class Supervisor:
         self._is_started = False
         stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
-        self._opponents = opponents_of(config, policies[0], run_directory, self._chronicle.event)
+        self._opponents = opponents_of(config, policies, run_directory, self._chronicle.event)
         if self._opponents is not None:
-            self.progress.of_opponents = self._opponents.status
+            for number, progress in enumerate(self.progress.policies):
+                progress.of_opponents = partial(self._opponents.status, number)
         self.saves = Saves(
             config, self.progress.steps, run_directory, policies=names, ask=self._ask_to_save,
             saving_apart=sum(policy.path.saving_apart for policy in policies), turn_until=self._turns.until,
@@ -329,12 +331,11 @@ class Supervisor:
     def meta(self) -> list[dict[str, Any]]:
         """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
         about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
-        if self._opponents is not None:
-            about["matches"] = self._opponents.to_json()
-        return [
-            policy.meta({**about, "mean_return": progress.mean_return})
-            for policy, progress in zip(self._policies, self.progress.policies, strict=True)
-        ]
+        metas = []
+        for policy, progress in zip(self._policies, self.progress.policies, strict=True):
+            matches = {} if self._opponents is None else {"matches": self._opponents.to_json(policy.number)}
+            metas.append(policy.meta({**about, **matches, "mean_return": progress.mean_return}))
+        return metas
 
     # -- hearing ---------------------------------------------------------------------------------------------------
 

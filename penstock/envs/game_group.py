@@ -52,6 +52,8 @@ class Games(Group):
         The lanes of each team.
     ends
         Whether games are over for all agents at some time.
+    have_winners
+        Whether that of two teams has won whose agents have got more: each could be in the other's place.
 
     Raises
     ------
@@ -92,6 +94,8 @@ class Games(Group):
             specs = _specs_of(games[0], agents, mask_is_in_info)
             is_simultaneous = games[0].is_simultaneous
             self.teams.append(kind(self, seated, *specs, team_reward=team_reward, is_simultaneous=is_simultaneous))
+        kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self.teams]
+        self.have_winners = self.ends and all(kind == kinds[0] for kind in kinds)
         super().__init__(self.teams)
 
     def reset(self) -> None:
@@ -148,7 +152,7 @@ class Games(Group):
         if self._draws:
             seats = iter(self._draws[number].permutation(len(self.agents)).tolist())
             for team in self.teams:
-                team.sit(number, [next(seats) for _ in team.seats(number)])
+                team.sit(number, [next(seats) for _ in team.seats_in(number)])
 
     def _take(self, number: int, turn: Turn) -> None:
         for team in self.teams:

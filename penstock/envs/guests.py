@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, Protocol
 
 from penstock.envs.episodes import EpisodeRecord
@@ -13,23 +14,14 @@ from penstock.envs.seats import SeatLanes
 
 
 class Seating(Protocol):
-    """Decides who plays whom in the games with guests of a group, counted from 0.
+    """Decides who plays whom in the games with guests of a group, counted from 0."""
 
-    Attributes
-    ----------
-    num_games
-        How many of the group's games have guests: the last ones.
-    """
-
-    @property
-    def num_games(self) -> int: ...
-
-    def begin(self, game: int) -> int:
-        """Say who plays in a game that is about to begin; return the learner's seat."""
+    def begin(self, game: int) -> int | None:
+        """Say who plays in a game that is about to begin; return the learner's seat, None where it has its own."""
         ...
 
     def over(self, game: int, returns: Sequence[float]) -> None:
-        """Hear that a game has been played to its end, and what each seat's agent has got in it."""
+        """Hear that a game has been played to its end, and what each seat's agent has got in it, or each team's."""
         ...
 
 
@@ -43,86 +35,80 @@ class GuestLanes(SeatLanes):
 
 
 class GuestGames(Games):
-    """Games of one team, in the last of which guests play all seats but one.
+    """Games in the last of which guests play some seats of teams: their lanes come behind those of the teams.
 
-    The lanes are those of the learner, which has all seats of the games before, and those of the guests. Who sits where
-    is decided before each game, and stays until it is over.
+    Of one team guests have all seats but the learner's, which is drawn before each game. Of several they have all seats
+    of a team, or none. Who plays stays until the game is over.
 
     Parameters
     ----------
     games, seeds
         As for `Games`.
+    guests
+        By the numbers of the teams that they play: for each of the last games, whether they do.
     seating
-        Decides it, and hears how games end.
+        Decides who plays whom, and hears how games end; None: there is nothing to decide.
     **given
         As for `Games`.
-
-    Attributes
-    ----------
-    learner, guests
-        Whose lanes they are.
 
     Raises
     ------
     UnsupportedSpaceError
-        Games have no end, or as for `Games`.
+        Games have no end, and there is something to decide; or as for `Games`.
     """
 
-    def __init__(self, games: Sequence[Game], seeds: Sequence[int], *, seating: Seating, **given: Any) -> None:
-        if not games[0].ends:
+    def __init__(
+        self,
+        games: Sequence[Game],
+        seeds: Sequence[int],
+        *,
+        guests: Mapping[int, Sequence[bool]],
+        seating: Seating | None = None,
+        **given: Any,
+    ) -> None:
+        if seating is not None and not games[0].ends:
             raise UnsupportedSpaceError(
                 "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "
                 "with its next episode; use opponents='none' and no eval_against"
             )
+        self._guests = guests
         self._seating = seating
-        self._first = len(games) - seating.num_games
-        super().__init__(games, seeds, over=self._hear, **given)
-        self.learner, self.guests = self.teams
-
-    def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
-        ((kind, seated),) = super()._seated(teams)
-        alone, shared = seated[: self._first], seated[self._first :]
-        return [
-            (kind, [*alone, *([first] for first, *_ in shared)]),
-            (GuestLanes, [*([] for _ in alone), *(others for _, *others in shared)]),
-        ]
-
-    def _seat(self, number: int) -> None:
-        game = number - self._first
-        if game < 0:
-            return
-        own = self._seating.begin(game)
-        self.learner.sit(number, [own])
-        self.guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
-
-    def _hear(self, number: int, returns: Sequence[float]) -> None:
-        if number >= self._first:
-            self._seating.over(number - self._first, returns)
-
-
-class LiveGuestGames(Games):
-    """Games of several teams, in the last of which guests play the agents of one team: their lanes are the last ones.
-
-    Parameters
-    ----------
-    games, seeds
-        As for `Games`.
-    team
-        Number of that team.
-    count
-        In how many games; in the others the team plays its agents itself.
-    **given
-        As for `Games`.
-    """
-
-    def __init__(self, games: Sequence[Game], seeds: Sequence[int], *, team: int, count: int, **given: Any) -> None:
-        self._team = team
-        self._first = len(games) - count
-        super().__init__(games, seeds, **given)
+        self._first = len(games) - max(map(len, guests.values()))
+        super().__init__(games, seeds, over=None if seating is None else self._hear, **given)
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         seated = super()._seated(teams)
-        kind, seats = seated[self._team]
-        own, others = seats[: self._first], seats[self._first :]
-        seated[self._team] = kind, [*own, *([] for _ in others)]
-        return [*seated, (GuestLanes, [*([] for _ in own), *others])]
+        self._num_teams = len(seated)
+        left = 1 if len(seated) == 1 and self._seating is not None else 0
+        for team, has_guests in self._guests.items():
+            kind, seats = seated[team]
+            is_taken = [False] * self._first + [*has_guests]
+            own = [each[:left] if taken else each for each, taken in zip(seats, is_taken, strict=True)]
+            seated[team] = kind, own
+            seated.append((GuestLanes, [each[len(its) :] for each, its in zip(seats, own, strict=True)]))
+        return seated
+
+    def _seat(self, number: int) -> None:
+        super()._seat(number)
+        if self._seating is None or number < self._first:
+            return
+        own = self._seating.begin(number - self._first)
+        if own is not None:
+            learner, guests = self.teams
+            learner.sit(number, [own])
+            guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
+
+    def _hear(self, number: int, returns: Sequence[float]) -> None:
+        if self._seating is None or number < self._first:
+            return
+        if self._num_teams == 1:
+            self._seating.over(number - self._first, returns)
+        elif self.have_winners:
+            self._seating.over(number - self._first, self._means(number, returns))
+
+    def _means(self, number: int, returns: Sequence[float]) -> list[float]:
+        """What the agents of each team have got in a game, in the mean."""
+        seats = [lanes.seats_in(number) for lanes in self.teams[: self._num_teams]]
+        for team, guests in zip(self._guests, self.teams[self._num_teams :], strict=True):
+            seats[team] += guests.seats_in(number)
+        return [fmean(returns[seat] for seat in of_team) for of_team in seats]

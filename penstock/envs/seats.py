@@ -129,8 +129,8 @@ class SeatLanes(Lanes):
         """Note steps of the games."""
         self._env_steps += count
 
-    def seats(self, number: int) -> list[int]:
-        """The seats in a game."""
+    def seats_in(self, number: int) -> list[int]:
+        """The team's seats in a game."""
         return [seat for _, seat in self._lanes_of[number]]
 
     def sit(self, number: int, seats: Sequence[int]) -> None:

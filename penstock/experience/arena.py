@@ -107,9 +107,9 @@ class ExperienceArena:
     requests : Requests
         What the groups of lanes ask of whoever infers for them.
     pool : Pool or None
-        Past versions of the policy, and who plays them; of the arena of guests alone.
+        Past versions of a policy, and who plays them; of an arena of guests alone.
     guests : ExperienceArena or None
-        Of the run's first policy: the arena of its guests, the last of `policies`; None where there are none.
+        Of a policy's arena: that of the guests that play the policy; None where there are none.
     """
 
     def __init__(
@@ -174,14 +174,15 @@ class ExperienceArena:
         else:
             self.learner_bell, self.rollout_bells = first.learner_bell, first.rollout_bells
         self.requests = Requests(shape, array, self.policy_bells, self.rollout_bells)
+        self.pool = Pool(shape, array, block) if shape.num_places else None
+        self.guests: ExperienceArena | None = None
         self.policies: tuple[ExperienceArena, ...] = (self,)
         for other in shape.others:
             begin += self.policies[-1].shape.nbytes()
             self.policies += (ExperienceArena(other, arena, fresh=fresh, begin=begin, first=self),)
         if first is not None and shape.plays is not None:
-            self.weights = first.policies[shape.plays].weights
-        self.pool = Pool(shape, array, block) if shape.num_places else None
-        self.guests = self.policies[-1] if self.policies[-1].pool is not None and self.pool is None else None
+            played = first.policies[shape.plays]
+            self.weights, played.guests = played.weights, self
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:

@@ -42,3 +42,6 @@ class GuestRows:
         """Show what the lanes show now."""
         self._lanes.write_observations(self._columns["obs"], self.rows)
         self._columns["first"][self.rows] = self._lanes.first
+
+    def make_way(self) -> None:
+        """Nothing: nobody waits for these lanes."""

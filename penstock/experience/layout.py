@@ -90,12 +90,12 @@ class RunShape:
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     keeps_original
         Whether redistributed rewards of segments lie beside the original ones, in columns of their own.
-    guest_games
-        Environments of each group in which guests play all seats but one.
-    num_places
-        Past versions that guests may play, where this is the arena of guests: its lanes are theirs. Else 0.
+    guest_seats
+        Of each game of a group in which guests play, which are the last ones: how many of the policy's seats they have.
     plays
-        Number of the policy by whose newest weights guests act, where this is the arena of such guests; else None.
+        Number of the policy that guests play, where this is the arena of guests: its lanes are theirs. Else None.
+    num_places
+        Past versions that these guests may play; 0: they act by the policy's newest weights.
     first_worker
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     num_learners
@@ -121,9 +121,9 @@ class RunShape:
     keeps_original: bool = False
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
-    guest_games: int = 0
-    num_places: int = 0
+    guest_seats: tuple[int, ...] = ()
     plays: int | None = None
+    num_places: int = 0
     first_worker: int = 0
     num_learners: int = 1
     num_policy_workers: int = 1
@@ -131,7 +131,7 @@ class RunShape:
     @property
     def is_of_guests(self) -> bool:
         """Whether nobody learns from its lanes."""
-        return self.num_places > 0 or self.plays is not None
+        return self.plays is not None
 
     @property
     def num_lanes(self) -> int:
@@ -156,9 +156,8 @@ class RunShape:
     @property
     def group_size(self) -> int:
         """Lanes per group."""
-        num_agents = self.num_agents or 1
-        guests = self.guest_games * (num_agents - 1)
-        return guests if self.num_places else self.envs_per_group * num_agents - guests
+        guests = sum(self.guest_seats)
+        return guests if self.is_of_guests else self.envs_per_group * (self.num_agents or 1) - guests
 
     @property
     def all_groups(self) -> int:
@@ -274,8 +273,9 @@ class RunShape:
         if self.num_places:
             yield from (opaque(f"place_{i}", WeightsBlock.nbytes(self.weights_nbytes)) for i in range(self.num_places))
             yield array("odds", (self.num_places,), "float64")
-            yield array("playing", (self.all_groups * self.guest_games,), "int64")
-            yield array("results", (self.num_workers, self.num_places, 3), "int64")
+            games = self.all_groups * len(self.guest_seats)
+            yield array("playing", (games,), "int64")
+            yield array("results", (games, self.num_places, 3), "int64")
         for column in self.step_columns():
             yield array(column.name, (rows, *column.shape), column.dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -42,12 +42,15 @@ class Pool:
         int64 ``[games]``: the place that each game with guests plays against, or `NOBODY`; written by its worker, by
         the supervisor before there is one.
     results : ndarray
-        int64 ``[workers, places, 3]``: wins, draws and losses of the learner; each row is written by its worker.
+        int64 ``[games, places, 3]``: wins, draws and losses of who learns in each game; written by its worker.
+    guest_seats : tuple of int
+        As in the shape.
     """
 
     def __init__(
         self, shape: RunShape, array: Callable[[str], np.ndarray], block: Callable[[str], WeightsBlock]
     ) -> None:
+        self.guest_seats = shape.guest_seats
         self.places = [block(f"place_{number}") for number in range(shape.num_places)]
         self.odds = array("odds")
         self.playing = array("playing")
@@ -94,39 +97,42 @@ class Matchmaking:
 
     Parameters
     ----------
-    pool, shape
-        The pool, and the numbers of the guests' arena.
-    group, worker
-        Numbers of group and rollout worker.
-    seed, incarnation
-        The run's seed, and how often the worker has been restarted.
-
-    Attributes
-    ----------
-    num_games
-        Games with guests of the group.
+    pools
+        By the number of the policy whose past versions are in it: of a run's only policy, or of each of several.
+    num_agents
+        Seats of a game, where they are one policy's: the learner has one of them, which is drawn.
+    group, seed, incarnation
+        Number of the group, the run's seed, and how often the rollout worker has been restarted.
     """
 
-    def __init__(self, pool: Pool, shape: RunShape, *, group: int, worker: int, seed: int, incarnation: int) -> None:
-        self.num_games = shape.guest_games
-        self._pool = pool
-        self._num_agents = shape.num_agents or 1
-        self._results = pool.results[worker]
-        self._first = group * shape.guest_games
-        self._seats = [0] * shape.guest_games
+    def __init__(
+        self, pools: Mapping[int, Pool], num_agents: int, *, group: int, seed: int, incarnation: int
+    ) -> None:
+        games = range(max(len(pool.guest_seats) for pool in pools.values()))
+        self._num_agents = num_agents
+        self._is_alone = len(pools) == 1
+        self._first = group * len(games)
+        self._met = [{p: pool for p, pool in pools.items() if pool.guest_seats[game]} for game in games]
+        self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # a seat, or a policy
         # The last word keeps these streams apart from those of environments and of actions.
-        keys = [[seed, self._first + game, incarnation, 2] for game in range(shape.guest_games)]
+        keys = [[seed, self._first + game, incarnation, 2] for game in games]
         self._random = [np.random.default_rng(np.random.SeedSequence(key)) for key in keys]
-        pool.playing[self._first : self._first + self.num_games] = NOBODY
+        for pool in pools.values():
+            pool.playing[self._first : self._first + len(games)] = NOBODY
 
-    def begin(self, game: int) -> int:
-        """Draw the learner's seat and the guests' version; return the seat."""
+    def begin(self, game: int) -> int | None:
+        """Draw the version of each policy that guests play, and of one policy also the learner's seat: return it."""
         random = self._random[game]
-        self._seats[game] = int(random.integers(self._num_agents))
-        self._pool.draw(self._first + game, random.random())
-        return self._seats[game]
+        if self._is_alone:
+            self._learners[game] = int(random.integers(self._num_agents))
+        for pool in self._met[game].values():
+            pool.draw(self._first + game, random.random())
+        return self._learners[game] if self._is_alone else None
 
     def over(self, game: int, returns: Sequence[float]) -> None:
-        """Count a game that was played to its end."""
-        place = self._pool.playing[self._first + game]
-        self._results[place, (DRAWS, WINS, LOSSES)[outcome(returns, self._seats[game])]] += 1
+        """Count a game that was played to its end for the learner, against each version that it met."""
+        learner = self._learners[game]
+        for policy, pool in self._met[game].items():
+            met = [*returns[:learner], *returns[learner + 1 :]] if self._is_alone else [returns[policy]]
+            place = pool.playing[self._first + game]
+            pool.results[self._first + game, place, (DRAWS, WINS, LOSSES)[outcome([returns[learner], *met], 0)]] += 1

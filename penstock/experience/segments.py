@@ -111,6 +111,15 @@ class SegmentWriter:
         else:
             self._write_shown()
 
+    def make_way(self) -> None:
+        """Close the open segments where the learner of a batch of all lanes has others already.
+
+        Two groups of several policies may each have delivered the segments of one, and wait for its learner: without
+        this, that of either policy would wait for the other group.
+        """
+        if self.is_open and self.arena.shape.slots_per_lane == 1 and len(self.arena.waiting()):
+            self._close(self.lanes.finals[:0])
+
     def _record_finals(self) -> np.ndarray:
         """Give the final observations a row of their own; return the lanes where that is the segment's last row."""
         finals = self.lanes.finals

@@ -112,13 +112,13 @@ class MatchPlayer(Player):
         self._best = best
         self._seed = seed
         self._seating = OneSeat(lanes_for(episodes))
-        games = partial(GuestGames, seating=self._seating)
+        games = partial(GuestGames, guests={0: [True] * self._seating.num_games}, seating=self._seating)
         group = make_group(env, self._seating.num_games, seed=seed, games=games, **given)
         assert isinstance(group, GuestGames)
         super().__init__(group)
         self._agents = group.agents
-        self._guests = group.guests
-        self._part = Part(model, group.learner, deterministic=deterministic, seed=seed)
+        learner, self._guests = group.teams
+        self._part = Part(model, learner, deterministic=deterministic, seed=seed)
         self._players = {name: self._player(place) for name, place in self._opponents if place != BEST}
 
     def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:

@@ -77,9 +77,7 @@ class TeamPlayer(Player):
         self._seed = seed
         self._lanes = group.teams
         self._seats = [", ".join(group.agents if env.is_shuffled else lanes.agents) for lanes in self._lanes]
-        # Who has got more has won, but only where one policy could be in the other's place.
-        kinds = [(len(lanes.agents), lanes.observation, lanes.action) for lanes in self._lanes]
-        self._has_winners = group.ends and all(kind == kinds[0] for kind in kinds)
+        self._has_winners = group.have_winners
         self._outcomes: list[list[list[int]]] = []
         self._parts = [
             Part(model, lanes, deterministic=deterministic, seed=seed + policy)
@@ -117,7 +115,7 @@ class TeamPlayer(Player):
 
     def _hear(self, game: int, returns: Sequence[float]) -> None:
         """Note how a game has ended for each policy."""
-        means = [fmean(returns[seat] for seat in lanes.seats(game)) for lanes in self._lanes]
+        means = [fmean(returns[seat] for seat in lanes.seats_in(game)) for lanes in self._lanes]
         for policy, outcomes in enumerate(self._outcomes):
             outcomes[game].append(outcome(means, policy))
 

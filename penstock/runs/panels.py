@@ -57,8 +57,8 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
     parts: list[RenderableType] = [_header(status, width), middle]
     if status.policies:
         parts.append(_panel(_policies(status.policies), "policies"))
-    if status.opponents:
-        parts.append(_panel(_opponents(status), "past versions"))
+    if any(policy.opponents for policy in _each(status)):
+        parts.append(_panel(_opponents(_each(status)), "past versions"))
     if status.nodes:
         parts.append(_panel(_nodes(status.nodes), "nodes"))
     if status.roles:
@@ -86,8 +86,8 @@ def plain_line(status: Status) -> str:
     if status.eval_success_rate is not None:
         parts.append(f"success {status.eval_success_rate:.0%}")
     parts += [f"{about} {results}" for about, results in _matches(status).items()]
-    if status.rating is not None:
-        parts.append(f"rating {status.rating:.0f}")
+    if rated := [policy for policy in _each(status) if policy.rating is not None]:
+        parts.append("rating " + ", ".join(f"{policy.name} {policy.rating:.0f}".lstrip() for policy in rated))
     if "policy_lag/mean" in status.experience:
         parts.append(f"lag {status.policy_lag_mean:.1f}")
     if status.updates_per_step is not None:
@@ -249,7 +249,7 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
 def _matches(status: Status) -> dict[str, str]:
     """What came of an evaluation's games against each opponent, by seat or policy: share won, where games are won."""
     found: dict[str, list[tuple[str, MatchStatus]]] = {}
-    for policy in status.policies or (status,):
+    for policy in _each(status):
         for match in policy.eval_matches:
             found.setdefault(match.opponent, []).append((policy.name or match.seat, match))
     shown = {}
@@ -262,16 +262,25 @@ def _matches(status: Status) -> dict[str, str]:
     return shown
 
 
-def _opponents(status: Status) -> Table:
-    """A row for each past version that the policy plays."""
+def _opponents(policies: Sequence[PolicyStatus]) -> Table:
+    """A row for each past version that each policy plays."""
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
-    for title in ("steps", "rating", "score now", "won", "drawn", "lost"):
-        table.add_column(title, justify="right")
-    for one in status.opponents:
-        counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
-        table.add_row(f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts)
-    table.add_row("now", f"{status.rating or 0.0:.0f}", style="bold")
+    names = ("policy", "against") if len(policies) > 1 else ()
+    for title in (*names, "steps", "rating", "score now", "won", "drawn", "lost"):
+        table.add_column(title, justify="left" if title in names else "right")
+    for policy in policies:
+        for one in policy.opponents:
+            who = (policy.name, one.policy) if names else ()
+            counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
+            table.add_row(*who, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts)
+        who = (policy.name, "") if names else ()
+        table.add_row(*who, "now", f"{policy.rating or 0.0:.0f}", style="bold")
     return table
+
+
+def _each(status: Status) -> Sequence[PolicyStatus]:
+    """Each policy of a run; where it has one, the run itself."""
+    return status.policies or (status,)
 
 
 def _policies(policies: Sequence[PolicyStatus]) -> Table:

@@ -78,6 +78,24 @@ class NodeStatus:
     """How often the node was lost."""
 
 
+@dataclass(frozen=True)
+class OpponentStatus:
+    """A past version that a policy plays, and how games against it have ended."""
+
+    steps: int
+    """Steps of the run when it entered."""
+    rating: float
+    """Its Elo rating."""
+    score: float
+    """Score of the policy in recent games against it: a win is 1, a draw 1/2."""
+    wins: int = 0
+    """Games that the policy has won."""
+    draws: int = 0
+    losses: int = 0
+    policy: str = ""
+    """Name of the policy whose version it is, where a run has several."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
     """One moment of one policy's learning; of a run, that of its policies together."""
@@ -118,6 +136,12 @@ class PolicyStatus:
     """Values of tunable settings that have been set while the run went on, or by its population."""
     exploits: int | None = None
     """How often the policy was replaced by a copy of another; None where there is no population-based training."""
+    rating: float | None = None
+    """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
+    opponents: tuple[OpponentStatus, ...] = ()
+    """The past versions that it plays, from the oldest on."""
+    opponent_games: int = 0
+    """Games against past versions that were played to their end."""
 
     @property
     def policy_lag_min(self) -> float:
@@ -151,22 +175,6 @@ class PolicyStatus:
         return self.experience.get("replay/updates_per_step")
 
 
-@dataclass(frozen=True)
-class OpponentStatus:
-    """A past version of the policy that guests play, and how games against it have ended."""
-
-    steps: int
-    """Steps of the run when it entered."""
-    rating: float
-    """Its Elo rating."""
-    score: float
-    """Score of the policy in recent games against it: a win is 1, a draw 1/2."""
-    wins: int = 0
-    """Games that the policy has won."""
-    draws: int = 0
-    losses: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Status(PolicyStatus):
     """One moment of a run."""
@@ -190,12 +198,6 @@ class Status(PolicyStatus):
     """Workers replaced so far."""
     policies: tuple[PolicyStatus, ...] = ()
     """Each policy's own, where a run has several."""
-    rating: float | None = None
-    """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
-    opponents: tuple[OpponentStatus, ...] = ()
-    """The past versions that it plays, from the oldest on."""
-    opponent_games: int = 0
-    """Games against past versions that were played to their end."""
 
     real_work: float | None = None
     """Share of all cores' time of the last seconds that went into real work: env, infer and learn of `cores`. (What is
@@ -223,8 +225,9 @@ def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
     first = policies[0]
     together = dict(vars(first))
     if len(policies) > 1:
-        together["name"] = ""
-        for count in ("steps", "episodes", "updates", "version", "skipped_updates", "eval_unfinished"):
+        together |= {"name": "", "rating": None, "opponents": ()}
+        counts = ("steps", "episodes", "updates", "version", "skipped_updates", "eval_unfinished", "opponent_games")
+        for count in counts:
             together[count] = sum(getattr(policy, count) for policy in policies)
         for value in ("mean_return", "mean_length", "success_rate", "eval_return", "eval_success_rate", "best_return"):
             together[value] = mean_of(getattr(policy, value) for policy in policies)

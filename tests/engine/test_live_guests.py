@@ -112,7 +112,7 @@ def test_all_policies_have_the_same_groups(envs, share, groups, games):
     with penstock.APPO(**known_to(penstock.APPO, {**SERIAL, **settings})) as trainer:
         shapes = [arena.shape for arena in trainer._policies[0].arena.policies]
         assert [shape.num_groups for shape in shapes] == [groups] * 3
-        assert [shape.num_envs_per_worker for shape in shapes] == [envs, envs - games, games]
+        assert [shape.lanes_per_worker for shape in shapes] == [2 * envs, envs - games, games]
         trainer.train(100, quiet=True)
 
 
@@ -146,7 +146,6 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
     ("more", "message"),
     [
         ({"opponents": "won"}, "opponents='won' is not legal; did you mean 'one'.*the name of a policy: pair, one"),
-        ({"opponents": "past"}, "name one that is to be a guest: opponents='pair'"),
         ({"opponent_share": 1.0}, "it is a guest in all environments, and would learn nothing"),
         ({"policies": {}, "num_agents": 3}, "opponents='one' is not legal.*; use 'none' or 'past'"),
         ({"pbt": "truncation", "pbt_space": {"learning_rate": {"low": 1e-4, "high": 1e-2}}}, "have no guests"),
@@ -162,7 +161,7 @@ def test_weights_of_a_guest_are_those_of_its_policy_and_lie_nowhere_else():
     with penstock.PPO(**SERIAL) as trainer:
         _, own, guests = trainer._policies[0].arena.policies
         (note,) = trainer._supervisor._notes
-        assert note.startswith("2 policies: 3 arenas, ") and ", guests 0." in note
+        assert note.startswith("2 policies: 3 arenas, ") and ", guests of one 0." in note
         assert guests.weights is own.weights and guests.pool is None and trainer._supervisor._opponents is None
         zeros = {name: torch.zeros_like(tensor) for name, tensor in trainer.get_parameters()["one"].items()}
         trainer.set_parameters({"one": zeros})

@@ -66,7 +66,7 @@ SERIAL: dict[str, Any] = {
 def guests_of(env, num_games, seat=0):
     seating = OneSeat(num_games)
     seating.seat, seating.outcomes = seat, [[] for _ in range(num_games)]
-    games = partial(GuestGames, seating=seating)
+    games = partial(GuestGames, guests={0: [True] * num_games}, seating=seating)
     group = make_group(EnvSpec.resolve(env), num_games, worker_index=OUTSIDE, games=games)
     assert isinstance(group, GuestGames)
     return group
@@ -122,9 +122,10 @@ class First:
 def test_an_object_of_a_class_plays_a_seat_of_a_game_and_hears_when_it_begins():
     Noting.made.clear()
     group = guests_of(TicTacToe, 3)
-    opponent = OwnOpponent(group.guests, Noting, 7)
+    learner, guests = group.teams
+    opponent = OwnOpponent(guests, Noting, 7)
     group.reset()
-    mine = RandomOpponent(group.learner, 1)
+    mine = RandomOpponent(learner, 1)
     for _ in range(60):
         group.step([mine.act(), opponent.act()])
     assert [player.seed for player in Noting.made] == [7, 8, 9]
@@ -136,11 +137,12 @@ def test_an_object_of_a_class_plays_a_seat_of_a_game_and_hears_when_it_begins():
 def test_random_is_uniform_over_what_is_legal():
     group = guests_of(ConnectFour, 1, seat=1)
     group.reset()
-    opponent = RandomOpponent(group.guests, 1)
+    _, guests = group.teams
+    opponent = RandomOpponent(guests, 1)
     board = (0, 0)
     for column in (0, 0, 0, 0, 0, 0, 3):
         board = after(board, column)
-    group.guests._shown[0] = shown(board)
+    guests._shown[0] = shown(board)
     counts = np.bincount([int(opponent.act()[0]) for _ in range(6_000)], minlength=7)
     assert counts[0] == 0 and legal(board) == [1, 2, 3, 4, 5, 6]
     assert (abs(counts[1:] - 1_000) < 5 * np.sqrt(1_000 * 5 / 6)).all()

@@ -1,5 +1,6 @@
 """Runs in which guests play past versions of the policy, and the pool that these are in."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -23,7 +24,6 @@ from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, Part
-from tests.envs.two_sides import TwoSides
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -72,7 +72,7 @@ def test_one_seed_gives_one_set_of_weights_in_one_call_or_in_several(algorithm, 
             for steps in calls:
                 trainer.train(steps, quiet=True)
             opponents = trainer._supervisor._opponents
-            found.append((trainer.get_parameters()[0], opponents.to_json()))
+            found.append((trainer.get_parameters()[0], opponents.to_json(0)))
             assert trainer.status.opponent_games > 10 and len(trainer.status.opponents) == 3
     (weights, pool), (again, same) = found
     assert identical(weights, again) and pool == same
@@ -156,7 +156,7 @@ def opponents():
 
 
 def numbers_in(opponents):
-    return [entry.number for entry in opponents.entries]
+    return [entry.number for entry in opponents.pools[0].entries]
 
 
 def test_the_oldest_leaves_but_for_the_very_first(opponents):
@@ -172,19 +172,21 @@ def test_the_oldest_leaves_but_for_the_very_first(opponents):
 def test_nobody_enters_while_the_free_place_is_played(opponents):
     for steps in (24, 48, 72):
         opponents.schedule(steps)
-    left = next(place for place in range(4) if place not in {entry.place for entry in opponents.entries})
-    opponents._pool.playing[0] = left
-    weights = versions_in(opponents._pool)["1"]
+    (versions,) = opponents.pools
+    left = next(place for place in range(4) if place not in {entry.place for entry in versions.entries})
+    versions.pool.playing[0] = left
+    weights = versions_in(versions.pool)["1"]
     opponents.schedule(96)
-    assert numbers_in(opponents) == [0, 2, 3] and opponents._pool.odds[left] == 0.0
-    assert (versions_in(opponents._pool)["1"] == weights).all()
-    opponents._pool.playing[0] = opponents.entries[0].place
+    assert numbers_in(opponents) == [0, 2, 3] and versions.pool.odds[left] == 0.0
+    assert (versions_in(versions.pool)["1"] == weights).all()
+    versions.pool.playing[0] = versions.entries[0].place
     opponents.schedule(97)
     assert numbers_in(opponents) == [0, 3, 4]
 
 
 def test_a_last_game_against_who_has_left_is_not_told_of_who_comes(opponents, monkeypatch):
-    pool = opponents._pool
+    (versions,) = opponents.pools
+    pool = versions.pool
 
     def ends_now(place):
         pool.results[0, place] += [0, 0, 1]
@@ -193,29 +195,30 @@ def test_a_last_game_against_who_has_left_is_not_told_of_who_comes(opponents, mo
     monkeypatch.setattr(pool, "is_free", ends_now)
     opponents.schedule(24)
     opponents.schedule(25)
-    assert numbers_in(opponents) == [0, 1] and not opponents.entries[1].results.any()
-    assert opponents.status()["opponent_games"] == 1
+    assert numbers_in(opponents) == [0, 1] and not versions.entries[1].results.any()
+    assert opponents.status(0)["opponent_games"] == 1
 
 
 def test_results_are_taken_in_when_steps_were_learned_and_not_by_the_clock(opponents):
-    opponents._pool.results[0, 0] = [10, 0, 0]
+    opponents.pools[0].pool.results[0, 0] = [10, 0, 0]
     opponents.schedule(0)
-    assert opponents.status()["opponent_games"] == 0 and opponents.rating == 0.0
+    assert opponents.status(0)["opponent_games"] == 0 and opponents.rating(0) == 0.0
     opponents.schedule(1)
-    assert opponents.status()["opponent_games"] == 10
+    assert opponents.status(0)["opponent_games"] == 10
 
 
 def test_results_make_ratings_and_odds(opponents):
-    opponents._config = opponents._config.__class__(**{**vars(opponents._config), "opponent_sampling": "hard"})
-    opponents._pool.results[0, 0] = [10, 0, 0]
+    (versions,) = opponents.pools
+    versions.config = dataclasses.replace(versions.config, opponent_sampling="hard")
+    versions.pool.results[0, 0] = [10, 0, 0]
     opponents.schedule(24)
-    first, second = opponents.entries
+    first, second = versions.entries
     recent = (1 - 0.99**10) / 0.01
-    assert first.recent.tolist() == pytest.approx([recent, 0, 0]) and first.results.tolist() == [10, 0, 0]
-    assert second.rating == opponents.rating == pytest.approx(400 * np.log10(2 * recent + 1))
+    assert first.recent[0].tolist() == pytest.approx([recent, 0, 0]) and first.results.tolist() == [[10, 0, 0]]
+    assert second.rating == opponents.rating(0) == pytest.approx(400 * np.log10(2 * recent + 1))
     won = (recent + 0.5) / (recent + 1)
-    assert opponents._pool.odds.tolist() == pytest.approx([(1 - won) ** 2, 0.25, 0, 0])
-    status = opponents.status()
+    assert versions.pool.odds.tolist() == pytest.approx([(1 - won) ** 2, 0.25, 0, 0])
+    status = opponents.status(0)
     assert (status["opponents"][0].wins, status["opponents"][0].score) == (10, pytest.approx(won))
 
 
@@ -226,34 +229,37 @@ def test_a_run_goes_on_with_its_pool_its_ratings_and_its_matrix(tmp_path):
     settings = {**SERIAL, "run_dir": str(tmp_path / "run"), "total_steps": 1_000}
     with penstock.PPO(**settings) as trainer:
         trainer.train(240, quiet=True)
-        before, weights = trainer._supervisor._opponents, versions_in(trainer._supervisor._opponents._pool)
-        known, odds, status = before.to_json(), before._pool.odds.copy(), trainer.status
+        opponents = trainer._supervisor._opponents
+        (before,) = opponents.pools
+        known, weights, status = opponents.to_json(0), versions_in(before.pool), trainer.status
+        odds = before.pool.odds.copy()
     checkpoint = load_checkpoint(RunDirectory.open(tmp_path / "run").checkpoints.latest().path)
     assert checkpoint.meta["matches"] == known and checkpoint.state["opponents"].keys() == weights.keys()
     with penstock.PPO.resume(tmp_path / "run") as trainer:
-        after, again = trainer._supervisor._opponents, versions_in(trainer._supervisor._opponents._pool)
-        places = {entry["number"]: entry["place"] for entry in after.to_json()["entries"]}
+        (after,) = trainer._supervisor._opponents.pools
+        again = versions_in(after.pool)
+        places = {entry.number: entry.place for entry in after.entries}
         assert [entry.number for entry in after.entries] == [entry.number for entry in before.entries]
         assert all((again[str(number)] == weights[str(number)]).all() for number in places)
         assert (trainer.status.rating, trainer.status.opponents) == (status.rating, status.opponents)
-        assert trainer.status.opponent_games == status.opponent_games and sorted(odds) == sorted(after._pool.odds)
+        assert trainer.status.opponent_games == status.opponent_games and sorted(odds) == sorted(after.pool.odds)
         trainer.train(100, quiet=True)
         assert after.entries[-1].number > before.entries[-1].number
         results = sum(entry.results for entry in after.entries if entry.number == 0)
     lines = [json.loads(line) for line in (tmp_path / "run" / "matches.jsonl").read_text().splitlines()]
     against_first = [line for line in lines if line["opponent"] == 0]
-    open_row = after.entries[0].lately
+    open_row = after.entries[0].lately[0]
     counts = [sum(line[name] for line in against_first) for name in ("wins", "draws", "losses")]
-    assert (np.array(counts) + open_row).tolist() == results.tolist()
+    assert (np.array(counts) + open_row).tolist() == results[0].tolist()
     assert all(line["player"] > line["opponent"] for line in lines) and len({line["player"] for line in lines}) > 5
 
 
 def test_a_smaller_pool_keeps_the_first_and_the_newest(tmp_path):
     with penstock.PPO(**{**SERIAL, "run_dir": str(tmp_path / "run")}) as trainer:
         trainer.train(quiet=True)
-        entries = trainer._supervisor._opponents.entries
+        entries = trainer._supervisor._opponents.pools[0].entries
     with penstock.PPO.resume(tmp_path / "run", opponent_pool=2, total_steps=500) as trainer:
-        kept = trainer._supervisor._opponents.entries
+        kept = trainer._supervisor._opponents.pools[0].entries
         assert [entry.number for entry in kept] == [0, entries[-1].number]
         trainer.train(quiet=True)
 
@@ -279,7 +285,6 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
     ("more", "message"),
     [
         ({"env": CountingEnv, "num_agents": None, "batch_size": 8}, "opponents='past': the environment has one agent"),
-        ({"env": TwoSides, "num_agents": None, "batch_size": 8, "num_policies": 2}, "several policies play the agents"),
         ({"team_reward": "sum"}, "nobody to win against: use team_reward='own'"),
         ({"opponent_pool": 0}, "opponent_pool=0 is not legal"),
         ({"opponent_interval": 0}, "opponent_interval=0 is not legal"),

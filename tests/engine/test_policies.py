@@ -22,7 +22,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.learners import learner_of
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
-from tests.envs.playing import AtOnce, Part
+from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -130,6 +130,32 @@ class TwoAlike(TwoSides):
     """Four of a kind."""
 
     possible_agents = ("a", "b", "c", "d")
+
+
+class EitherFirst(InTurn):
+    """Five moves; in the environments of the second worker the second agent has three of them."""
+
+    def __init__(self, lane: int) -> None:
+        super().__init__(2, 5, ("terminated", "terminated"))
+        self.first = lane // 4 % 2
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed, options)
+        self.agent_selection = self.agents[self.first]
+
+    def step(self, action):
+        super().step(action)
+        if not self._is_over:
+            self.agent_selection = self.agents[(self.tick + self.first) % 2]
+
+
+@pytest.mark.timeout(30)
+def test_workers_of_a_synchronous_run_do_not_wait_for_each_other_by_way_of_different_policies():
+    own = {"env": EitherFirst, "num_policies": 2, "policies": {}, "num_workers": 2, "num_envs_per_worker": 2}
+    with penstock.PPO(**{**SERIAL, **own, "batch_size": 8, "total_steps": 400}) as trainer:
+        trainer.train(quiet=True)
+        first, second = trainer.status.policies
+    assert first.steps == pytest.approx(second.steps, rel=0.1)
 
 
 def test_replay_driven_policies_learn_side_by_side():
@@ -319,7 +345,9 @@ class Numbered(AtOnce):
         super().__init__([Part(0, 3, "terminated"), Part(0, 3, "terminated")])
 
 
-@pytest.mark.parametrize("more", [{}, {"opponents": "1"}], ids=["both learn", "one is a guest"])
+@pytest.mark.parametrize(
+    "more", [{}, {"opponents": "1"}, {"opponents": "past"}], ids=["both learn", "one is a guest", "past versions"]
+)
 @pytest.mark.parametrize("algorithm", [penstock.PPO, penstock.APPO])
 def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):
     seen = defaultdict(set)
@@ -333,7 +361,7 @@ def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more
     found = []
     for _ in range(2):
         with algorithm(
-            **{**SERIAL, "env": Numbered, "policies": {}, "num_policies": 2, "batch_size": 16, **more},
+            **{**SERIAL, "env": Numbered, "policies": {}, "num_policies": 2, "batch_size": 8, **more},
             seats="shuffled", total_steps=1_000,
         ) as trainer:  # fmt: skip
             trainer.train(quiet=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
-from penstock.envs.guests import GuestGames, LiveGuestGames
+from penstock.envs.guests import GuestGames
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, parts
 from tests.envs.two_sides import TwoSides
@@ -43,7 +43,8 @@ class Drawn:
 
 
 def a_group(envs, seating):
-    return GuestGames([game_of(env) for env in envs], list(range(len(envs))), seating=seating, name="game")
+    games, guests = [game_of(env) for env in envs], {0: [True] * seating.num_games}
+    return GuestGames(games, list(range(len(envs))), guests=guests, seating=seating, name="game")
 
 
 def step(group):
@@ -118,7 +119,7 @@ def test_in_the_last_games_the_agents_of_one_team_are_guests(agents, own, count)
     names, envs = [f"player_{seat}" for seat in range(3)], [AtOnce(agents) for _ in range(own + count)]
     games, seeds = [game_of(env) for env in envs], list(range(len(envs)))
     teams = [[names[1]], [names[0], names[2]]]
-    group = LiveGuestGames(games, seeds, team=1, count=count, teams=teams, name="game", team_reward="sum")
+    group = GuestGames(games, seeds, guests={1: [True] * count}, teams=teams, name="game", team_reward="sum")
     first, second, guests = group.lanes
     assert [lanes.num_lanes for lanes in group.lanes] == [own + count, 2 * own, 2 * count]
     group.reset()
@@ -169,3 +170,31 @@ def test_shuffled_teams_change_agents_between_games_and_never_within_one(agents,
 def test_agents_that_are_not_alike_or_never_done_are_not_shuffled(env, message):
     with pytest.raises(UnsupportedSpaceError, match=message):
         Games([game_of(env())], [0], name="game", is_shuffled=True)
+
+
+def test_of_several_teams_guests_have_all_seats_or_none_and_a_game_tells_what_each_team_has_got_in_the_mean():
+    seating, games = Drawn(2, 4), [game_of(InTurn(4, 8, [ENDS[0]] * 4)) for _ in range(3)]
+    seating.begin = lambda game: None
+    teams, guests = [["player_0", "player_3"], ["player_1", "player_2"]], {0: [False, True], 1: [True, False]}
+    group = GuestGames(games, [0, 1, 2], guests=guests, seating=seating, teams=teams, name="game")
+    assert [lanes.num_lanes for lanes in group.lanes] == [4, 4, 2, 2]
+    group.reset()
+    of_lanes = {0: [0, 3, 0, 3], 1: [1, 2, 1, 2], 2: [0, 3], 3: [1, 2]}
+    for _ in range(8):
+        for number, seats in of_lanes.items():
+            shown, asked = seen(group.lanes[number]), group.lanes[number].asked.nonzero()[0]
+            assert all(shown[lane, 0] == seats[lane] for lane in asked)
+        step(group)
+    got = [36.0 * 10.0**seat for seat in range(4)]
+    assert seating.ended == [[[(got[0] + got[3]) / 2, (got[1] + got[2]) / 2]]] * 2
+
+
+def test_where_no_team_could_be_in_the_others_place_nobody_wins():
+    seating, games = Drawn(1, 3), [game_of(InTurn(3, 6, ENDS)) for _ in range(2)]
+    seating.begin = lambda game: None
+    teams = [["player_0"], ["player_1", "player_2"]]
+    group = GuestGames(games, [0, 1], guests={1: [True]}, seating=seating, teams=teams, name="game")
+    group.reset()
+    for _ in range(12):
+        step(group)
+    assert seating.ended == [[]]

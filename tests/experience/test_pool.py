@@ -12,12 +12,15 @@ from tests.experience.writing import run_shape
 def arena(places=4, games=2, workers=1, agents=2):
     numbers = {"segment_length": 0, "slots_per_lane": 1, "segments_per_batch": 1, "num_workers": workers}
     return ExperienceArena.create(
-        run_shape(**numbers, num_envs_per_worker=games, num_agents=agents, guest_games=games, num_places=places)
+        run_shape(
+            **numbers, num_envs_per_worker=games, num_agents=agents, guest_seats=(agents - 1,) * games, plays=0,
+            num_places=places,
+        )
     )
 
 
 def matchmaking(of, **more):
-    return Matchmaking(of.pool, of.shape, **{"group": 0, "worker": 0, "seed": 1, "incarnation": 0, **more})
+    return Matchmaking({0: of.pool}, of.shape.num_agents, **{"group": 0, "seed": 1, "incarnation": 0, **more})
 
 
 def test_versions_are_drawn_by_their_odds():
@@ -65,7 +68,7 @@ def test_somebody_can_be_drawn_at_every_moment_of_a_change(monkeypatch):
 def test_games_are_counted_for_the_version_that_was_played_when_they_are_over():
     of = arena(workers=2)
     of.pool.set_odds(np.array([0.0, 1.0, 0.0, 0.0]))
-    games = matchmaking(of, group=1, worker=1)
+    games = matchmaking(of, group=1)
     seat = games.begin(1)
     assert of.pool.playing.tolist()[2:] == [NOBODY, 1] and not of.pool.results.any()
     of.pool.set_odds(np.array([1.0, 0.0, 0.0, 0.0]))  # whoever is drawn next
@@ -73,7 +76,7 @@ def test_games_are_counted_for_the_version_that_was_played_when_they_are_over():
         returns = [other, other]
         returns[seat] = own
         games.over(1, returns)
-    assert of.pool.results[1, 1].tolist() == [2, 1, 1] and of.pool.results.sum() == 4
+    assert of.pool.results[3, 1].tolist() == [2, 1, 1] and of.pool.results.sum() == 4
 
 
 def test_the_games_of_a_worker_that_died_are_not_counted_and_hold_no_place():
@@ -100,6 +103,24 @@ def test_seats_and_opponents_depend_on_the_games_own_numbers_alone():
     one, other = drawn([0, 1] * 20), drawn([0] * 20 + [1] * 20)
     assert one == other and one[0] != one[1]
     assert len({place for _, place in one[0]}) > 2
+
+
+def test_policies_learn_by_turns_and_all_others_are_drawn_by_and_counted_in_pools_of_their_own():
+    numbers = {"segment_length": 0, "slots_per_lane": 1, "segments_per_batch": 1, "num_envs_per_worker": 4}
+    pools = {}
+    for policy in range(3):
+        seats = tuple(2 * (game % 3 != policy) for game in range(4))
+        shape = run_shape(**numbers, num_agents=2, guest_seats=seats, plays=policy, num_places=3)
+        pools[policy] = ExperienceArena.create(shape).pool
+        pools[policy].set_odds(np.array([0.0, float(policy == 0), float(policy > 0)]))
+    games = Matchmaking(pools, 6, group=0, seed=1, incarnation=0)
+    assert [games.begin(game) for game in range(4)] == [None] * 4
+    playing = [pool.playing.tolist() for pool in pools.values()]
+    assert playing == [[NOBODY, 1, 1, NOBODY], [2, NOBODY, 2, 2], [2, 2, NOBODY, 2]]
+    games.over(3, [1.0, 0.0, 2.0])  # policy 0 learns
+    games.over(1, [5.0, 5.0, 4.0])  # policy 1 does
+    found = [pool.results.nonzero() for pool in pools.values()]
+    assert [np.stack(where, 1).tolist() for where in found] == [[[1, 1, 1]], [[3, 2, 0]], [[1, 2, 0], [3, 2, 2]]]
 
 
 @pytest.mark.parametrize(

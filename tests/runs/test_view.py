@@ -62,6 +62,15 @@ def test_opponents_are_shown_where_there_are_any():
     assert ["│", "4,096", "87", "0.50", "1,234", "0", "7", "│"] in rows and ["│", "now", "92", "│"] in rows
 
 
+def test_past_versions_are_shown_for_each_policy():
+    red = PolicyStatus(name="red", steps=1, rating=-12.3, opponents=(OpponentStatus(64, 3.0, 0.25, 1, 0, 4, "blue"),))
+    blue = PolicyStatus(name="blue", steps=1, rating=45.6, opponents=(OpponentStatus(0, 0.0, 0.5, policy="red"),))
+    shown = status(policies=(red, blue))
+    assert "rating red -12, blue 46" in plain_line(shown)
+    rows = [line.split()[1:-1] for line in drawn(shown, 100).splitlines()]
+    assert ["red", "blue", "64", "3", "0.25", "1", "0", "4"] in rows and ["blue", "now", "46"] in rows
+
+
 def test_steps_of_environments_are_shown_beside_those_of_several_agents():
     assert "environment" not in drawn(status(), 100) + plain_line(status())
     both = status(env_steps=32_001)

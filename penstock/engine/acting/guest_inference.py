@@ -36,7 +36,8 @@ class GuestInference:
         self._versions: dict[int, tuple[Any, SharedWeights]] = {}
         shape = arena.shape
         self._lanes = np.arange(shape.num_lanes, dtype=np.int64).reshape(-1, shape.group_size)
-        self._guests_per_game = (shape.num_agents or 1) - 1
+        seats = np.tile(shape.guest_seats, shape.all_groups)
+        self._games = np.repeat(np.arange(len(seats)), seats)  # of each lane, among all games with guests
 
     @torch.inference_mode()
     def answer(self, pending: Pending) -> None:
@@ -46,7 +47,7 @@ class GuestInference:
         noise = requests.noise.reshape(-1, arena.shape.action.noise_size)
         memory = requests.memory(pending)
         is_asked = rows != NOT_ASKED
-        places = np.zeros_like(lanes) if self._pool is None else self._pool.playing[lanes // self._guests_per_game]
+        places = np.zeros_like(lanes) if self._pool is None else self._pool.playing[self._games[lanes]]
         for place in np.unique(places[is_asked]).tolist():
             asking = (is_asked & (places == place)).nonzero()[0]
             at = rows[asking]

@@ -50,6 +50,10 @@ class ExperienceWriter(Protocol):
         """Write what the lanes' last step brought."""
         ...
 
+    def make_way(self) -> None:
+        """Hand over what others' experience waits for; called while the group's lanes of another policy cannot step."""
+        ...
+
 
 class Actor(Protocol):
     """Whoever answers requests on the spot."""

@@ -14,7 +14,7 @@ from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSte
 from penstock.engine.watching.clock import Clock
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.game_group import Games
-from penstock.envs.guests import GuestGames, LiveGuestGames
+from penstock.envs.guests import GuestGames
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
@@ -143,12 +143,12 @@ class LaneGroup:
     def __init__(
         self, spec: RolloutSpec, arenas: Sequence[ExperienceArena], number: int, clock: Clock, actors: Sequence[Actor]
     ) -> None:
-        widest = max(arenas, key=lambda arena: arena.shape.envs_per_group)  # guests play a policy's part in some alone
+        shape = arenas[0].shape
         clock.switch("env")
         self.envs = make_group(
-            spec.env.of_one, widest.shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, widest, number),
-            worker_index=widest.shape.first_worker + spec.worker, incarnation=spec.incarnation,
-            num_threads=spec.num_threads, games=_games(spec, arenas[-1], number),
+            spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
+            worker_index=shape.first_worker + spec.worker, incarnation=spec.incarnation,
+            num_threads=spec.num_threads, games=_games(spec, arenas, number),
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
@@ -176,6 +176,8 @@ class LaneGroup:
                 return False
             self._step()
         if not all([team.is_open() for team in self.teams]):
+            for team in self.teams:
+                team.writer.make_way()
             return has_stepped
         for team in self.teams:
             team.ask()
@@ -194,16 +196,17 @@ class LaneGroup:
             team.writer.record()
 
 
-def _games(spec: RolloutSpec, last: ExperienceArena, group: int) -> Callable[..., Games]:
-    """What makes a group of several agents, by the last of its arenas: that of guests, where any play."""
-    if last.pool is not None:
-        seating = Matchmaking(
-            last.pool, last.shape, group=group, worker=spec.worker, seed=spec.seed, incarnation=spec.incarnation
-        )
-        return partial(GuestGames, seating=seating)
-    if last.shape.plays is not None:
-        return partial(LiveGuestGames, team=last.shape.plays, count=last.shape.envs_per_group)
-    return Games
+def _games(spec: RolloutSpec, arenas: Sequence[ExperienceArena], group: int) -> Callable[..., Games]:
+    """What makes a group of several agents: those in whose last arenas guests are, where any play."""
+    guests = {arena.shape.plays: arena for arena in arenas if arena.shape.plays is not None}
+    if not guests:
+        return Games
+    pools = {policy: arena.pool for policy, arena in guests.items() if arena.pool is not None}
+    seating = Matchmaking(
+        pools, spec.env.seats, group=group, seed=spec.seed, incarnation=spec.incarnation
+    ) if pools else None  # fmt: skip
+    played = {policy: [count > 0 for count in arena.shape.guest_seats] for policy, arena in guests.items()}
+    return partial(GuestGames, guests=played, seating=seating)
 
 
 class Team:

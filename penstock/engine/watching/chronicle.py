@@ -238,17 +238,19 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
         values["episode/success_rate"] = policy.success_rate
     if policy.exploits is not None:
         values["exploits"] = policy.exploits
+    if policy.opponents:
+        values |= _metrics_of_opponents(policy)
     values |= {f"tuned/{name}": value for name, value in policy.tuned.items()}
     return values | {f"loss/{name}": value for name, value in policy.losses.items()}
 
 
-def _metrics_of_opponents(status: Status) -> dict[str, float]:
+def _metrics_of_opponents(policy: PolicyStatus) -> dict[str, float]:
     """What is logged of the past versions that a policy plays."""
-    scores = [opponent.score for opponent in status.opponents]
+    scores = [opponent.score for opponent in policy.opponents]
     return {
-        "opponents/rating": status.rating or 0.0,
+        "opponents/rating": policy.rating or 0.0,
         "opponents/pool": len(scores),
-        "opponents/games": status.opponent_games,
+        "opponents/games": policy.opponent_games,
         "opponents/mean_score": fmean(scores),
         "opponents/min_score": min(scores),
     }
@@ -267,8 +269,6 @@ def metrics_of(status: Status) -> dict[str, float]:
         values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
     if status.env_steps is not None:
         values["env_steps"] = status.env_steps
-    if status.opponents:
-        values |= _metrics_of_opponents(status)
     for node in status.nodes:
         names = OF_A_NODE if not node.learner else ("is_there", "faults")
         values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}

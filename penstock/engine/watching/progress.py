@@ -61,6 +61,8 @@ class PolicyProgress:
         Values of tunable settings that have been set.
     exploits
         How often its population has replaced it; None without one.
+    of_opponents
+        Says what is shown of past versions that it plays.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -72,6 +74,7 @@ class PolicyProgress:
         self.best_return: float | None = None
         self.tuned: Mapping[str, float] = {}
         self.exploits: int | None = None
+        self.of_opponents: Callable[[], Mapping[str, Any]] = dict
         self._by_worker: dict[int, LearnedInWorker] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_EPISODES)
         self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
@@ -141,6 +144,7 @@ class PolicyProgress:
             skipped_updates=learned.skipped_updates,
             tuned=dict(self.tuned),
             exploits=self.exploits,
+            **self.of_opponents(),
         )
 
     def _with_workers(self, learned: Learned) -> Learned:
@@ -176,8 +180,6 @@ class Progress:
         What is reported of each policy.
     last_report
         The moment of a learner's last report; None before the first.
-    of_opponents
-        Says what is shown of past versions that the policy plays.
     nodes
         Where the nodes of the run stand, by their numbers.
     """
@@ -198,7 +200,6 @@ class Progress:
         self._frame_skip = frame_skip
         self._gauges = gauges
         self._rows = rows
-        self.of_opponents: Callable[[], Mapping[str, Any]] = dict
         self.run_dir: str | None = None
         self.seconds = 0.0
         self.restarts = 0
@@ -318,6 +319,5 @@ class Progress:
             limiting_reason=reason,
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
-            **self.of_opponents(),
             nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
         )
