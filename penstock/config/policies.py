@@ -56,7 +56,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         of the whole run, or there are more policies than agents, or than environments can be shared among.
     """
     found = tuple(agents)
-    if config.seats == "shuffled" and (len(found) < 2 or not (config.policies or config.num_policies > 1)):
+    if config.seats == "shuffled" and (len(found) < 2 or len(config.policy_names) < 2):
         raise ConfigError(
             "seats='shuffled' lets policies change agents from game to game, and "
             + ("the environment has one agent" if len(found) < 2 else "one policy plays all agents")

@@ -27,6 +27,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.nn import PolicyNetwork
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
+from penstock.play.policy import environment_named_by
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
@@ -103,10 +104,7 @@ def _of_guests(shape: RunShape, number: int, num_places: int) -> RunShape:
 def resolve_env(config: Config) -> EnvSpec:
     """Find the environment of a config; what is wrong with it is a `ConfigError`, if nothing more exact."""
     try:
-        return replace(
-            EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
-            team_reward=config.team_reward, is_shuffled=config.seats == "shuffled",
-        )  # fmt: skip
+        return environment_named_by(config)
     except UnknownEnvironmentError:
         raise
     except (TypeError, ValueError) as error:

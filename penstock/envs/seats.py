@@ -77,6 +77,8 @@ class SeatLanes(Lanes):
         self._played = np.zeros(self.num_lanes, np.bool_)  # it has begun in the running game
         self._shown: list[Any] = [None] * self.num_lanes
         self._endings: dict[int, Ending] = {}
+        self._ended_at: dict[int, tuple[int, int]] = {}  # game and seat, when it did
+        self._writes_finals = False
         self._decode = ActionDecoder(self.action)
         self._idle_action = self._decode.each(np.zeros((1, *self.action.column_shape), self.action.column_dtype))[0]
         self._writer = observation_writer(self.observation)
@@ -99,10 +101,12 @@ class SeatLanes(Lanes):
         return self._shown
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
+        self._writes_finals = True
         shown = [
             self._observation("step", lane, *self._endings[lane][2:], is_final=True) for lane in self.finals.tolist()
         ]
         self._write("step", column, rows, self.finals, shown, is_final=True)
+        self._writes_finals = False
 
     def goal_rules(self) -> list[GoalRules]:
         raise ValueError(f"expected environments of one agent, found {self.name} of {len(self.agents)} agents")
@@ -173,6 +177,7 @@ class SeatLanes(Lanes):
         self._gather(number, turn)
         for lane, seat in self._lanes_of[number]:
             if seat in turn.ended:
+                self._ended_at[lane] = number, seat
                 self._end(lane, turn.ended[seat])
             if seat in turn.asked:
                 self._ask(lane, *turn.asked[seat])
@@ -295,5 +300,6 @@ class SeatLanes(Lanes):
 
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
         places = {lane: (number, seat) for number, lanes in enumerate(self._lanes_of) for lane, seat in lanes}
+        places |= self._ended_at if self._writes_finals else {}
         number, seat = places[lane or 0]
         return self._all.failure(phase, number, None if lane is None else seat, problem, named=True)

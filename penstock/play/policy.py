@@ -13,7 +13,7 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import make_config
+from penstock.config import Config, make_config
 from penstock.envs.actions import ActionDecoder
 from penstock.envs.masks import flat_mask, mask_of_lane
 from penstock.envs.observations import observation_writer
@@ -139,12 +139,14 @@ class Policy:
 
 def environment_of(policy: Policy) -> EnvSpec:
     """What a policy was trained on."""
-    config = policy.algorithm.config
-    return dataclasses.replace(
-        EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize),
-        mask_is_in_info=policy.algorithm.observation.mask_is_in_info,
-        team_reward=config.team_reward,
-    )
+    mask_is_in_info = policy.algorithm.observation.mask_is_in_info
+    return dataclasses.replace(environment_named_by(policy.algorithm.config), mask_is_in_info=mask_is_in_info)
+
+
+def environment_named_by(config: Config) -> EnvSpec:
+    """The environment that a config names; raises what `EnvSpec.resolve` raises."""
+    spec = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+    return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
 
 def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, **settings: Any) -> Policy:

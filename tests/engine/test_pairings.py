@@ -60,9 +60,13 @@ def test_what_one_policy_wins_in_their_games_the_other_loses():
     assert found["red"].returns == red.returns and found["red"].mean_return == -found["blue"].mean_return
 
 
-def test_with_shuffled_seats_wins_are_those_of_whoever_played_the_seat():
-    with penstock.PPO(**MARKS, seats="shuffled") as trainer:
+def test_with_shuffled_seats_wins_are_those_of_whoever_played_the_seat(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    with penstock.PPO(**{**MARKS, "run_dir": run}, seats="shuffled") as trainer:
         found = trainer.evaluate(20, deterministic=False)
+        trainer.train(quiet=True)
+    assert main(["eval", run, "--episodes", "4"]) == 0
+    assert "red: against others as crosses, noughts: " in capsys.readouterr().out
     (red,), (blue,) = found["red"].matches, found["blue"].matches
     assert red.seat == blue.seat == "crosses, noughts"
     assert red.outcomes == tuple(-result for result in blue.outcomes) == tuple(np.sign(red.returns))

@@ -346,7 +346,7 @@ class Numbered(AtOnce):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"opponents": "1"}, {"opponents": "past"}], ids=["both learn", "one is a guest", "past versions"]
+    "more", [{}, {"opponents": "1"}, {"opponents": "past", "opponent_share": 1.0}], ids=["both learn", "guest", "past"]
 )
 @pytest.mark.parametrize("algorithm", [penstock.PPO, penstock.APPO])
 def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):
@@ -370,7 +370,9 @@ def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more
     assert seen == {0: {0.0, 1.0}, 1: {0.0, 1.0}}
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", Numbered])
-def test_one_policy_has_no_seats_to_shuffle(env):
+@pytest.mark.parametrize(
+    ("env", "policies"), [("CartPole-v1", {}), (Numbered, {}), (Numbered, {"only": {"agents": "*"}})]
+)
+def test_one_policy_has_no_seats_to_shuffle(env, policies):
     with pytest.raises(ConfigError, match=r"seats='shuffled' .*(has one agent|one policy plays all agents): leave"):
-        penstock.PPO(env, seats="shuffled", run_dir=None)
+        penstock.PPO(env, seats="shuffled", policies=policies, run_dir=None)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.envs.failures import UnsupportedSpaceError
+from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
 from penstock.envs.guests import GuestGames
 from tests.envs.counting import CountingEnv
-from tests.envs.playing import AtOnce, InTurn, parts
+from tests.envs.playing import AtOnce, InTurn, Part, parts
 from tests.envs.two_sides import TwoSides
 
 ENDS = ("terminated", "truncated", "both")
@@ -198,3 +198,23 @@ def test_where_no_team_could_be_in_the_others_place_nobody_wins():
     for _ in range(12):
         step(group)
     assert seating.ended == [[]]
+
+
+class SpoilsEnds(AtOnce):
+    """The final observation of the second agent, which is truncated first, is none."""
+
+    def step(self, actions):
+        shown, *rest = super().step(actions)
+        return {**shown, **({"player_1": "none"} if rest[2].get("player_1") else {})}, *rest
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bad_final_observation_is_said_to_be_of_who_played_then(seed):
+    game = game_of(SpoilsEnds([Part(0, 2, "truncated"), Part(0, 2, "truncated")]))
+    group = Games([game], [seed], name="game", teams=[["player_0"], ["player_1"]], is_shuffled=True)
+    group.reset()
+    step(group)
+    step(group)
+    with pytest.raises(EnvironmentFailure, match="agent 'player_1'"):
+        for lanes in group.lanes:
+            lanes.write_finals(np.zeros((1, 3), np.float32), np.array([0]))
