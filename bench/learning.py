@@ -51,6 +51,8 @@
     connect-four         the same of a larger game
     tic-tac-toe-past, connect-four-past
                          the same, half of the games against past versions of the policy
+    tic-tac-toe-two      the same of two policies with shuffled seats, each half of the games against past versions of
+                         the other
     simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
     simple-spread-own    the same, a policy for each agent, with a third of the batch
     foraging-small, foraging
@@ -265,6 +267,11 @@ TASKS = {
         )
     },
 }  # fmt: skip
+TASKS["tic-tac-toe-two"] = replace(
+    TASKS["tic-tac-toe"],
+    train=f"{TASKS['tic-tac-toe'].train} --num-policies 2 --seats shuffled --opponents past --total-steps 800000",
+    mark="a best response scores 0 against each policy from either seat",
+)
 TASKS |= {
     f"{game}-past": replace(TASKS[game], train=f"{TASKS[game].train} --num-agents 2 --opponents past")
     for game in ("tic-tac-toe", "connect-four")

@@ -3,7 +3,7 @@
     python bench/self_play.py tic-tac-toe RUN [--checkpoint latest] [--games 500]
     python bench/self_play.py connect-four RUN
 
-The policy plays its most probable moves. Of tic-tac-toe everything is computed, by a walk through its 5,478 boards:
+A policy plays its most probable moves; of a run of several each is judged. Of tic-tac-toe everything is computed, by a walk through its 5,478 boards:
 what the best of all opponents scores against it, and its wins less losses against random moves. Connect four is played:
 as many games from either seat against random moves, and against a player that looks one move ahead (it wins, or
 blocks, or moves at random).
@@ -28,7 +28,7 @@ import tic_tac_toe
 from players import one_ply_move, random_move
 
 from penstock.play.policy import Policy, load_policy
-from penstock.runs.run_directory import resolve_checkpoint
+from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
 
 Board = Any
 Move = Callable[[Board], int]
@@ -132,9 +132,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="latest")
     parser.add_argument("--games", type=int, default=500)
     arguments = parser.parse_args()
-    policy = load_policy(resolve_checkpoint(arguments.run, arguments.checkpoint))
-    is_small = arguments.game == "tic-tac-toe"
-    print(judged_tic_tac_toe(policy) if is_small else judged_connect_four(policy, arguments.games))
+    is_small, told = arguments.game == "tic-tac-toe", []
+    for name in RunDirectory.open(arguments.run).policies or [None]:
+        policy = load_policy(resolve_checkpoint(arguments.run, arguments.checkpoint, policy=name))
+        judged = judged_tic_tac_toe(policy) if is_small else judged_connect_four(policy, arguments.games)
+        told.append(judged if name is None else f"{name}: {judged}")
+    print("; ".join(told))
 
 
 if __name__ == "__main__":
