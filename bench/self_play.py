@@ -3,10 +3,10 @@
     python bench/self_play.py tic-tac-toe RUN [--checkpoint latest] [--games 500]
     python bench/self_play.py connect-four RUN
 
-A policy plays its most probable moves; of a run of several each is judged. Of tic-tac-toe everything is computed, by a walk through its 5,478 boards:
-what the best of all opponents scores against it, and its wins less losses against random moves. Connect four is played:
-as many games from either seat against random moves, and against a player that looks one move ahead (it wins, or
-blocks, or moves at random).
+A policy plays its most probable moves; of a run of several each is judged. Of tic-tac-toe everything is computed, by a
+walk through its 5,478 boards: what the best of all opponents scores against it, and its wins less losses against random
+moves. Connect four is played: as many games from either seat against random moves, and against a player that looks one
+move ahead (it wins, or blocks, or moves at random).
 """
 
 from __future__ import annotations
