@@ -269,7 +269,7 @@ TASKS = {
 }  # fmt: skip
 TASKS["tic-tac-toe-two"] = replace(
     TASKS["tic-tac-toe"],
-    train=f"{TASKS['tic-tac-toe'].train} --num-policies 2 --seats shuffled --opponents past".replace("400000", "800000"),
+    train=f"{TASKS['tic-tac-toe'].train.replace('400000', '800000')} --num-policies 2 --seats shuffled --opponents past",
     mark="a best response scores 0 against each policy from either seat",
 )
 TASKS |= {
