@@ -269,7 +269,8 @@ TASKS = {
 }  # fmt: skip
 TASKS["tic-tac-toe-two"] = replace(
     TASKS["tic-tac-toe"],
-    train=f"{TASKS['tic-tac-toe'].train.replace('400000', '800000')} --num-policies 2 --seats shuffled --opponents past",
+    train=TASKS["tic-tac-toe"].train.replace("400000", "800000")
+    + " --num-policies 2 --seats shuffled --opponents past",
     mark="a best response scores 0 against each policy from either seat",
 )
 TASKS |= {
