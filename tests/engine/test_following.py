@@ -123,6 +123,36 @@ def test_a_resume_has_the_values_of_its_steps_even_where_the_checkpoint_is_of_ju
         assert trainer.get_hyperparameters()["learning_rate"] == 2e-3
 
 
+def test_what_was_set_in_a_run_holds_in_its_resume_until_the_next_moment(tmp_path):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
+        trainer.train(300, quiet=True)
+        trainer.set_hyperparameters({"learning_rate": 5e-4})
+        trainer.train(64, quiet=True)
+        assert trainer.get_hyperparameters()["learning_rate"] == 5e-4
+    with penstock.PPO.resume(run) as trainer:
+        assert trainer.get_hyperparameters()["learning_rate"] == trainer.status.tuned["learning_rate"] == 5e-4
+        trainer.train(64, quiet=True)
+        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 5e-4
+    with penstock.PPO.resume(run) as trainer:  # this run was given no moment: it knows that of the first
+        assert trainer.get_hyperparameters()["learning_rate"] == 5e-4
+        trainer.train(128, quiet=True)
+        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 3e-3
+
+
+@pytest.mark.parametrize("other", [{0: {"learning_rate": 7e-3}}, {256: {"learning_rate": 7e-3}}])
+def test_a_resume_that_gives_another_schedule_begins_with_its_values(tmp_path, other):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
+        trainer.train(300, quiet=True)
+        trainer.set_hyperparameters({"learning_rate": 5e-4})
+        trainer.train(64, quiet=True)
+    with penstock.PPO.resume(run, schedule=other):
+        pass  # it ends before it has saved
+    with penstock.PPO.resume(run) as trainer:
+        assert trainer.get_hyperparameters()["learning_rate"] == 7e-3
+
+
 def test_each_of_several_policies_follows_it_by_its_own_steps():
     settings = {**SMALL, "num_policies": 2, "num_envs_per_worker": 4}
     with penstock.PPO(**settings, schedule=BY_HAND) as trainer:
