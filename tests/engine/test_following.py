@@ -154,14 +154,14 @@ def test_a_resume_that_gives_another_schedule_begins_with_its_values(tmp_path, o
 
 
 def test_each_of_several_policies_follows_it_by_its_own_steps():
-    settings = {**SMALL, "num_policies": 2, "num_envs_per_worker": 4}
-    with penstock.PPO(**settings, schedule=BY_HAND) as trainer:
-        trainer.train(300, quiet=True)
-        steps = [policy.steps for policy in trainer.status.policies]
-        expected = [settings_at(BY_HAND, each)["learning_rate"] for each in steps]
-        assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == expected == [1e-3, 1e-3]
-        trainer.train(300, quiet=True)
-        assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == [2e-3, 2e-3]
+    settings = {**SMALL, "policies": {"often": {}, "seldom": {}}, "num_envs_per_worker": 4, "batch_size": 32}
+    with penstock.PPO(**settings, policy_of=lambda _, env: "often" if env else "seldom", schedule=BY_HAND) as trainer:
+        for total, often, seldom in ((500, 2e-3, 1e-3), (800, 3e-3, 1e-3), (1_200, 3e-3, 2e-3)):
+            trainer.train(total - trainer.status.steps, quiet=True)
+            steps = {policy.name: policy.steps for policy in trainer.status.policies}
+            found = {name: each["learning_rate"] for name, each in trainer.get_hyperparameters().items()}
+            assert steps["often"] >= 2 * steps["seldom"] and found == {"often": often, "seldom": seldom}
+            assert found == {name: settings_at(BY_HAND, each)["learning_rate"] for name, each in steps.items()}
 
 
 def test_in_processes_a_replay_changes_settings_too():
