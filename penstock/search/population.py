@@ -306,15 +306,32 @@ class PopulationRuns:
             self._save()
             return
         found: Mapping[str, Any] = json.loads(file.read_text())
-        if differing := [name for name, here in self._facts.items() if found["facts"][name] != here]:
-            raise ConfigError(
-                f"--dir {self.path} holds another population: its {differing[0]} is another. Give another --dir, or "
-                "the same settings"
-            )
+        self._require_same(found["facts"])
         self.population.restore(found["population"])
         self.slice = found["slice"]
         self._plans = [Plan(**plan) for plan in found["plans"]]
         self._lineage.go_on(found["lines"])
+
+    def _require_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` naming the first setting with which the directory's population was begun otherwise.
+
+        A directory of an older version lacks settings that are newer: they had what is their default now.
+        """
+        here: Mapping[str, Any] = json.loads(json_bytes(self._facts))
+        defaults = json.loads(json_bytes(type(self._config)(env=self._config.env).to_json()))
+        given = {"algorithm": here["algorithm"], "population": here["count"], **here["config"]}
+        begun = {"algorithm": facts["algorithm"], "population": facts["count"], **defaults, **facts["config"]}
+        for name, value in given.items():
+            if begun[name] != value:
+                raise ConfigError(
+                    f"--dir {self.path} holds another population: it was begun with {name}={begun[name]!r}, and "
+                    f"{name}={value!r} is given. Give {name}={begun[name]!r} to go on with it, or another --dir"
+                )
+        if unknown := [name for name in facts["config"] if name not in given]:
+            raise ConfigError(
+                f"--dir {self.path} was begun by another version with {unknown[0]}={begun[unknown[0]]!r}, a setting "
+                f"that {self._algorithm} does not have: give another --dir"
+            )
 
     def _save(self) -> None:
         found = {
