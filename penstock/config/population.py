@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,6 +55,11 @@ class PopulationConfig:
             raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
         if self.pbt is not None and self.schedule is not None:
             raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
+        if self.schedule_policy is not None and isinstance(self.schedule, Mapping):
+            raise ConfigError(
+                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant, and schedule is "
+                "one policy's already: leave schedule_policy out, or give the path of a lineage as schedule"
+            )
         if self.schedule_policy is not None and not isinstance(self.schedule, str):
             raise ConfigError(
                 f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "
