@@ -56,7 +56,7 @@ def _heard(schedule: Schedule, meta: Mapping[str, Any]) -> int | None:
     return heard if heard is not None and schedule_of(meta["config"]["schedule"], None) == schedule else None
 
 
-class Following:
+class ScheduleFollower:
     """Lets policies follow a schedule, each by its own steps, from the first batch on.
 
     Parameters

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from penstock.bench import BenchError
 from penstock.config import Config, ConfigError
 from penstock.population.decisions import RETURN, Decision, Population, rules_of
-from penstock.population.lineage import LINEAGE, Handed, Lineage
+from penstock.population.lineage import LINEAGE, Handover, Lineage
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, write_file_atomically
@@ -262,14 +262,14 @@ class PopulationRuns:
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")
 
-    def _hand_over(self, parent: int) -> tuple[str | None, Handed | None]:
+    def _hand_over(self, parent: int) -> tuple[str | None, Handover | None]:
         """Put a member's newest checkpoint where its next slice leaves it alone.
 
         What goes on as a copy itself, and has not begun to, hands over what it is to copy.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
-            return plan.parent, Handed(verify_checkpoint(plan.parent)["version"], steps)
+            return plan.parent, Handover(verify_checkpoint(plan.parent)["version"], steps)
         place = self.path / HANDED / f"member-{parent}-{steps}"
         try:
             newest = resolve_checkpoint(self.member(parent), "latest")
@@ -281,7 +281,7 @@ class PopulationRuns:
             shutil.copytree(newest, aside)
             aside.rename(place)
         meta = verify_checkpoint(place)
-        return str(place), Handed(meta["version"], meta["steps"])
+        return str(place), Handover(meta["version"], meta["steps"])
 
     def _steps(self, member: int) -> int:
         """Steps of a member's newest checkpoint."""
