@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,7 +33,7 @@ class PopulationConfig:
     """Episodes that a policy needs since it was last replaced before it is ranked."""
     schedule: str | os.PathLike[str] | dict[Any, Any] | None = None
     """Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule is
-    repeated; in Python also {steps: {setting: value}}. They win over the settings themselves."""
+    repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves."""
     schedule_policy: str | None = None
     """Whose schedule of the lineage it is; None: that of the policy with the best of the last scores."""
 
@@ -54,6 +55,12 @@ class PopulationConfig:
             raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
         if self.pbt is not None and self.schedule is not None:
             raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
+        is_json = isinstance(self.schedule, str) and self.schedule.lstrip().startswith("{")
+        if self.schedule_policy is not None and (is_json or isinstance(self.schedule, Mapping)):
+            raise ConfigError(
+                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant, and schedule is "
+                "one policy's already: leave schedule_policy out, or give the path of a lineage as schedule"
+            )
         if self.schedule_policy is not None and not isinstance(self.schedule, str):
             raise ConfigError(
                 f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "

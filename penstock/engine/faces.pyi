@@ -83,7 +83,7 @@ class APPO(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -411,7 +411,7 @@ class PPO(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -727,7 +727,7 @@ class A2C(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -1025,7 +1025,7 @@ class A3C(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -1286,7 +1286,7 @@ class IMPALA(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -1610,7 +1610,7 @@ class IMPACT(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -1897,7 +1897,7 @@ class CLEAR(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -2227,7 +2227,7 @@ class LASER(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -2554,7 +2554,7 @@ class PQN(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -2846,7 +2846,7 @@ class DQN(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -3207,7 +3207,7 @@ class Rainbow(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -3568,7 +3568,7 @@ class ApeX(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -3926,7 +3926,7 @@ class R2D2(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -4284,7 +4284,7 @@ class DDPG(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -4580,7 +4580,7 @@ class TD3(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -4885,7 +4885,7 @@ class SAC(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -5187,7 +5187,7 @@ class TQC(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -5499,7 +5499,7 @@ class CrossQ(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers
@@ -5810,7 +5810,7 @@ class ApeXDPG(Face):
         Episodes that a policy needs since it was last replaced before it is ranked.
     schedule
         Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; in Python also {steps: {setting: value}}. They win over the settings themselves.
+        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
     schedule_policy
         Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
     num_workers

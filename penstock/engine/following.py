@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from penstock.config import Config, ConfigError, tuned
 from penstock.engine.policies import Policy
 from penstock.engine.watching.progress import Progress
 from penstock.population.schedule import Schedule, schedule_of, settings_at
+from penstock.runs.checkpoint import Checkpoint
 
 
-def open_schedule(config: Config, policies: Sequence[Policy], changed: Collection[str]) -> Schedule:
+def open_schedule(
+    config: Config, policies: Sequence[Policy], checkpoints: Sequence[Checkpoint], changed: Collection[str]
+) -> Schedule:
     """Return the schedule that the policies of a run follow, empty where there is none, when it fits all of them.
 
     Parameters
@@ -18,7 +22,9 @@ def open_schedule(config: Config, policies: Sequence[Policy], changed: Collectio
     config
         Settings of the run.
     policies
-        Its policies.
+        Its policies. Those that go on with the schedule that they had know again which moment they have heard last.
+    checkpoints
+        From which they go on, one for each; empty: from nothing.
     changed
         Settings that a run that goes on is given now.
 
@@ -39,10 +45,18 @@ def open_schedule(config: Config, policies: Sequence[Policy], changed: Collectio
                 tuned(policy.untuned, values)
             except ConfigError as error:
                 raise ConfigError(f"schedule, from step {moment:,} on: {error}") from None
+    for policy, checkpoint in zip(policies, checkpoints, strict=False):
+        policy.heard = _heard(schedule, checkpoint.meta)
     return schedule
 
 
-class Following:
+def _heard(schedule: Schedule, meta: Mapping[str, Any]) -> int | None:
+    """The moment of this schedule that a policy has heard last by its checkpoint; of another schedule it is none."""
+    heard: int | None = meta.get("heard")
+    return heard if heard is not None and schedule_of(meta["config"]["schedule"], None) == schedule else None
+
+
+class ScheduleFollower:
     """Lets policies follow a schedule, each by its own steps, from the first batch on.
 
     Parameters
@@ -50,19 +64,19 @@ class Following:
     schedule
         Values by steps; empty: nothing is changed.
     policies, progress
-        The run's. A run that goes on has the values of the steps that it goes on from.
+        The run's. A run that goes on has the values of the steps that it goes on from, and what was set since it came
+        to these.
     """
 
     def __init__(self, schedule: Schedule, policies: Sequence[Policy], progress: Progress) -> None:
         self._schedule, self._policies, self._progress = schedule, policies, progress
-        self._moments: list[int | None] = [None] * len(policies)
         self.schedule()
 
     def schedule(self) -> None:
-        """Let policies that have come to another moment of the schedule have its values."""
+        """Let policies that have come to a later moment of the schedule have its values."""
         for policy, progress in zip(self._policies, self._progress.policies, strict=True):
             moment = max((moment for moment in self._schedule if moment <= progress.steps), default=None)
-            if moment is not None and moment != self._moments[policy.number]:
-                self._moments[policy.number] = moment
+            if moment is not None and (policy.heard is None or moment > policy.heard):
+                policy.heard = moment
                 policy.tune(settings_at(self._schedule, moment))
                 progress.tuned = policy.tuned

@@ -133,7 +133,7 @@ def _opened(
     if run is not None:
         for policy in policies:
             policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-    schedule = open_schedule(config, policies, changes)
+    schedule = open_schedule(config, policies, checkpoints, changes)
     population = open_population(config, policies, checkpoints, changes)
     lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
     precision = note_of_precision(policies[0].algorithm)

@@ -56,6 +56,8 @@ class Policy:
         The newest, and the best that any evaluation has seen.
     tuned
         Tunable settings that have been set, which hold instead of the config's.
+    heard
+        The moment of the run's schedule whose values it was given last, in steps; None: of none yet.
     """
 
     number: int
@@ -69,6 +71,7 @@ class Policy:
     best_weights: BestWeights
     untuned: Config
     tuned: dict[str, float] = field(default_factory=dict)
+    heard: int | None = None
 
     @property
     def id(self) -> int | str:
@@ -90,6 +93,7 @@ class Policy:
             "specs": specs_to_json(algorithm.observation, algorithm.action),
         }
         meta |= {"tuned": self.tuned} if self.tuned else {}
+        meta |= {} if self.heard is None else {"heard": self.heard}
         return meta | ({"policy": self.name} if self.name else {})
 
     def tune(self, values: Mapping[str, Any]) -> None:

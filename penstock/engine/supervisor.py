@@ -22,7 +22,7 @@ from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
-from penstock.engine.following import Following
+from penstock.engine.following import ScheduleFollower
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
@@ -136,7 +136,7 @@ class Supervisor:
             population, config.pbt_metric, policies, self.progress, self._transfers, self._chronicle,
             None if run_directory is None else run_directory.path / LINEAGE, lineage_lines,
         )  # fmt: skip
-        self._following = Following(schedule or {}, policies, self.progress)
+        self._following = ScheduleFollower(schedule or {}, policies, self.progress)
         self._reports = Reports(
             self.progress, self._chronicle, self._turns, self.evaluations, self.saves, self._transfers, self._exploits,
             self._policies_of_processes, policies_of_roles,

@@ -13,7 +13,7 @@ from penstock.population.decisions import Decision
 LINEAGE = "lineage.jsonl"
 
 
-class Handed(NamedTuple):
+class Handover(NamedTuple):
     """Weights that a parent has handed over: their version, and the steps that it had then."""
 
     version: int
@@ -53,7 +53,7 @@ class Lineage:
         )
 
     def copied(
-        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: Handed, time: float
+        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: Handover, time: float
     ) -> None:
         """Write down that a member was told from outside to go on as another is; its settings stay."""
         self._append(
@@ -85,7 +85,7 @@ class Lineage:
             os.truncate(self._path, sum(map(len, lines[:count])))
         return {event["policy"]: event["after"] for event in map(json.loads, lines[:count])}
 
-    def write(self, decision: Decision, steps: int, copied: Handed | None, time: float) -> None:
+    def write(self, decision: Decision, steps: int, copied: Handover | None, time: float) -> None:
         """Write down what was decided and carried out.
 
         Parameters

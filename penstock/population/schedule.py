@@ -15,6 +15,8 @@ from typing import Any
 from penstock.config import ConfigError, checked, closest
 from penstock.population.lineage import LINEAGE
 
+_LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"
+
 Schedule = dict[int, dict[str, float]]
 """Values by setting that hold from so many steps on, in the order of the steps."""
 
@@ -79,14 +81,16 @@ def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
 
 
 def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str | None) -> Schedule:
-    """Read a schedule from a lineage, or check one that is given as it is; raises `ConfigError`."""
+    """Read a schedule from a lineage, or check one that is given as it is, or as JSON; raises `ConfigError`."""
     try:
+        if isinstance(given, str) and given.lstrip().startswith("{"):
+            given = _read_json(given)
         if not isinstance(given, Mapping):
             return load_schedule(given, policy)
         # The keys of JSON, as config.json has them, are words.
         read = {int(key) if isinstance(key, str) and key.isdigit() else key: each for key, each in given.items()}
         if not read:
-            raise ConfigError("it is empty")
+            raise ConfigError("it is empty: give {steps: {setting: value}}, or schedule=None for none")
         for steps, values in read.items():
             if not isinstance(steps, int) or steps < 0 or not isinstance(values, Mapping):
                 raise ConfigError(f"{steps!r}: {values!r} is not legal: give steps and {{setting: value}} from them on")
@@ -97,12 +101,24 @@ def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str |
         raise ConfigError(f"schedule: {error}") from None
 
 
+def _read_json(text: str) -> dict[str, Any]:
+    """What an object says that a command line gives."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is not JSON ({error}): write it as '{{\"0\": {{\"learning_rate\": 1e-3}}}}', or give the path "
+            "of a lineage"
+        ) from None
+    return found
+
+
 def _events(place: Path) -> list[dict[str, Any]]:
     """The lines of a lineage; one that is not finished is none."""
     try:
         lines = place.read_bytes().splitlines(keepends=True)
     except OSError as error:
-        raise ConfigError(f"the lineage {place} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"the lineage {place} cannot be read: {error.strerror}; {_LEGAL}") from None
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     events = []
@@ -112,10 +128,10 @@ def _events(place: Path) -> list[dict[str, Any]]:
         except ValueError:
             event = None
         if not isinstance(event, dict) or not {"event", "policy", "steps", "after"} <= event.keys():
-            raise ConfigError(f"{place} is no lineage: line {number} does not say what became of a policy")
+            raise ConfigError(f"{place} is no lineage: line {number} does not say what became of a policy; {_LEGAL}")
         events.append(event)
     if not events:
-        raise ConfigError(f"{place} is no lineage: it is empty")
+        raise ConfigError(f"{place} is no lineage: it is empty; {_LEGAL}")
     return events
 
 

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from penstock.bench import BenchError
 from penstock.config import Config, ConfigError
 from penstock.population.decisions import RETURN, Decision, Population, rules_of
-from penstock.population.lineage import LINEAGE, Handed, Lineage
+from penstock.population.lineage import LINEAGE, Handover, Lineage
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
 from penstock.runs.files import json_bytes, write_file_atomically
@@ -262,14 +262,14 @@ class PopulationRuns:
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")
 
-    def _hand_over(self, parent: int) -> tuple[str | None, Handed | None]:
+    def _hand_over(self, parent: int) -> tuple[str | None, Handover | None]:
         """Put a member's newest checkpoint where its next slice leaves it alone.
 
         What goes on as a copy itself, and has not begun to, hands over what it is to copy.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
-            return plan.parent, Handed(verify_checkpoint(plan.parent)["version"], steps)
+            return plan.parent, Handover(verify_checkpoint(plan.parent)["version"], steps)
         place = self.path / HANDED / f"member-{parent}-{steps}"
         try:
             newest = resolve_checkpoint(self.member(parent), "latest")
@@ -281,7 +281,7 @@ class PopulationRuns:
             shutil.copytree(newest, aside)
             aside.rename(place)
         meta = verify_checkpoint(place)
-        return str(place), Handed(meta["version"], meta["steps"])
+        return str(place), Handover(meta["version"], meta["steps"])
 
     def _steps(self, member: int) -> int:
         """Steps of a member's newest checkpoint."""
@@ -306,15 +306,32 @@ class PopulationRuns:
             self._save()
             return
         found: Mapping[str, Any] = json.loads(file.read_text())
-        if differing := [name for name, here in self._facts.items() if found["facts"][name] != here]:
-            raise ConfigError(
-                f"--dir {self.path} holds another population: its {differing[0]} is another. Give another --dir, or "
-                "the same settings"
-            )
+        self._require_same(found["facts"])
         self.population.restore(found["population"])
         self.slice = found["slice"]
         self._plans = [Plan(**plan) for plan in found["plans"]]
         self._lineage.go_on(found["lines"])
+
+    def _require_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` naming the first setting with which the directory's population was begun otherwise.
+
+        A directory of an older version lacks settings that are newer: they had what is their default now.
+        """
+        here: Mapping[str, Any] = json.loads(json_bytes(self._facts))
+        defaults = json.loads(json_bytes(type(self._config)(env=self._config.env).to_json()))
+        given = {"algorithm": here["algorithm"], "population": here["count"], **here["config"]}
+        begun = {"algorithm": facts["algorithm"], "population": facts["count"], **defaults, **facts["config"]}
+        for name, value in given.items():
+            if begun[name] != value:
+                raise ConfigError(
+                    f"--dir {self.path} holds another population: it was begun with {name}={begun[name]!r}, and "
+                    f"{name}={value!r} is given. Give {name}={begun[name]!r} to go on with it, or another --dir"
+                )
+        if unknown := [name for name in facts["config"] if name not in given]:
+            raise ConfigError(
+                f"--dir {self.path} was begun by another version with {unknown[0]}={begun[unknown[0]]!r}, a setting "
+                f"that {self._algorithm} does not have: give another --dir"
+            )
 
     def _save(self) -> None:
         found = {

@@ -123,15 +123,45 @@ def test_a_resume_has_the_values_of_its_steps_even_where_the_checkpoint_is_of_ju
         assert trainer.get_hyperparameters()["learning_rate"] == 2e-3
 
 
+def test_what_was_set_in_a_run_holds_in_its_resume_until_the_next_moment(tmp_path):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
+        trainer.train(300, quiet=True)
+        trainer.set_hyperparameters({"learning_rate": 5e-4})
+        trainer.train(64, quiet=True)
+        assert trainer.get_hyperparameters()["learning_rate"] == 5e-4
+    with penstock.PPO.resume(run) as trainer:
+        assert trainer.get_hyperparameters()["learning_rate"] == trainer.status.tuned["learning_rate"] == 5e-4
+        trainer.train(64, quiet=True)
+        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 5e-4
+    with penstock.PPO.resume(run) as trainer:  # this run was given no moment: it knows that of the first
+        assert trainer.get_hyperparameters()["learning_rate"] == 5e-4
+        trainer.train(128, quiet=True)
+        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 3e-3
+
+
+@pytest.mark.parametrize("other", [{0: {"learning_rate": 7e-3}}, {256: {"learning_rate": 7e-3}}])
+def test_a_resume_that_gives_another_schedule_begins_with_its_values(tmp_path, other):
+    run = tmp_path / "run"
+    with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
+        trainer.train(300, quiet=True)
+        trainer.set_hyperparameters({"learning_rate": 5e-4})
+        trainer.train(64, quiet=True)
+    with penstock.PPO.resume(run, schedule=other):
+        pass  # it ends before it has saved
+    with penstock.PPO.resume(run) as trainer:
+        assert trainer.get_hyperparameters()["learning_rate"] == 7e-3
+
+
 def test_each_of_several_policies_follows_it_by_its_own_steps():
-    settings = {**SMALL, "num_policies": 2, "num_envs_per_worker": 4}
-    with penstock.PPO(**settings, schedule=BY_HAND) as trainer:
-        trainer.train(300, quiet=True)
-        steps = [policy.steps for policy in trainer.status.policies]
-        expected = [settings_at(BY_HAND, each)["learning_rate"] for each in steps]
-        assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == expected == [1e-3, 1e-3]
-        trainer.train(300, quiet=True)
-        assert [each["learning_rate"] for each in trainer.get_hyperparameters().values()] == [2e-3, 2e-3]
+    settings = {**SMALL, "policies": {"often": {}, "seldom": {}}, "num_envs_per_worker": 4, "batch_size": 32}
+    with penstock.PPO(**settings, policy_of=lambda _, env: "often" if env else "seldom", schedule=BY_HAND) as trainer:
+        for total, often, seldom in ((500, 2e-3, 1e-3), (800, 3e-3, 1e-3), (1_200, 3e-3, 2e-3)):
+            trainer.train(total - trainer.status.steps, quiet=True)
+            steps = {policy.name: policy.steps for policy in trainer.status.policies}
+            found = {name: each["learning_rate"] for name, each in trainer.get_hyperparameters().items()}
+            assert steps["often"] >= 2 * steps["seldom"] and found == {"often": often, "seldom": seldom}
+            assert found == {name: settings_at(BY_HAND, each)["learning_rate"] for name, each in steps.items()}
 
 
 def test_in_processes_a_replay_changes_settings_too():
@@ -158,7 +188,8 @@ def test_the_command_line_takes_a_lineage():
         ({"schedule": {0: {"batch_size": 8}}}, "from step 0 on: batch_size cannot change while a run goes on"),
         ({"schedule": {0: {"target_kl": 0.1}}}, "target_kl cannot be tuned in a run with target_kl=None"),
         ({"schedule_policy": "3"}, "schedule_policy='3' says whose schedule .*: give schedule"),
-        ({"schedule": BY_HAND, "schedule_policy": "3"}, "schedule_policy='3' says whose schedule .*: give schedule"),
+        ({"schedule": BY_HAND, "schedule_policy": "3"}, "schedule is one policy's already: leave schedule_policy out"),
+        ({"schedule": json.dumps(BY_HAND), "schedule_policy": "3"}, "one policy's already: leave schedule_policy out"),
         ({**POPULATION, "schedule": BY_HAND}, "schedule and pbt='truncation' both say"),
         ({"policies": {"a": {"schedule": BY_HAND}, "b": {}}}, "schedule is of the whole run"),
     ],

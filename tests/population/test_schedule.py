@@ -77,14 +77,15 @@ def test_settings_hold_from_their_step_on_until_another_names_them():
 
 def test_a_schedule_that_is_given_may_have_the_keys_of_json_and_is_put_in_order():
     given = {"10": {"gamma": 1}, "9": {"gamma": 0.5}}
-    assert list(schedule_of(given, None).items()) == [(9, {"gamma": 0.5}), (10, {"gamma": 1.0})]
+    for each in (given, f" {json.dumps(given)}"):  # a command line gives text
+        assert list(schedule_of(each, None).items()) == [(9, {"gamma": 0.5}), (10, {"gamma": 1.0})]
 
 
 @pytest.mark.parametrize(
     ("content", "policy", "message"),
     [
-        ("", None, r"lineage.jsonl is no lineage: it is empty"),
-        ('{"steps": 0}\n', None, "is no lineage: line 1 does not say what became of a policy"),
+        ("", None, r"lineage.jsonl is no lineage: it is empty; give lineage.jsonl of a population, or the directory"),
+        ('{"steps": 0}\n', None, "is no lineage: line 1 does not say what became of a policy; give lineage.jsonl"),
         (json.dumps(event("prey", 0, 1.0, "start")) + "\nsteps\n", None, "is no lineage: line 2"),
         (json.dumps(event("prey", 0, 1.0, "start")) + "\n", "pray", "no policy 'pray'; did you mean 'prey'.*are prey"),
         (json.dumps(event("prey", 0, 1.0, "start")) + "\n", None, "no scores yet.*whose schedule is meant, of prey"),
@@ -100,8 +101,12 @@ def test_what_is_no_lineage_is_refused(tmp_path, content, policy, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("nowhere", "schedule: the lineage nowhere cannot be read: No such file"),
-        ({}, "schedule: it is empty"),
+        ("nowhere", "schedule: the lineage nowhere cannot be read: No such file .*; give lineage.jsonl of a popul"),
+        ({}, r"schedule: it is empty: give {steps: {setting: value}}, or schedule=None for none"),
+        ("{}", "schedule: it is empty"),
+        ('{"0": {"gamma": 0.9}', r"schedule: '{\"0.*' is not JSON \(Expecting .*\): write it as '{\"0\": .*, or"),
+        ("{0: {}}", "schedule: '{0: {}}' is not JSON"),
+        ('{"0": 0.9}', "schedule: 0: 0.9 is not legal"),
         ({"soon": {"gamma": 0.9}}, "schedule: 'soon': .* give steps and"),
         ({-1: {"gamma": 0.9}}, "schedule: -1: .* is not legal"),
         ({0: 0.9}, "schedule: 0: 0.9 is not legal"),

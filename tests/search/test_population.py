@@ -162,10 +162,33 @@ def test_a_member_that_saved_before_it_diverged_copies_all_the_same(tmp_path):
 
 def test_another_population_in_the_same_place_is_refused(tmp_path):
     made(tmp_path)
-    with pytest.raises(ConfigError, match="holds another population: its config is another"):
-        made(tmp_path, gamma=0.9)
+    for changes, begun, given in (
+        ({"gamma": 0.9}, "gamma=0.99", "gamma=0.9"),
+        ({"count": 3}, "population=2", "population=3"),
+        ({"hidden_sizes": (8, 8)}, r"hidden_sizes=\[8\]", r"hidden_sizes=\[8, 8\]"),
+        ({"pbt_space": {"gamma": SPACE["learning_rate"]}}, "pbt_space={'learning_rate.*", "pbt_space={'gamma.*"),
+    ):
+        said = f"another population: it was begun with {begun}, and {given} is given. Give {begun} to go on .*--dir"
+        with pytest.raises(ConfigError, match=said):
+            made(tmp_path, **changes)
     with pytest.raises(ConfigError, match="a population of one has nobody to copy"):
         made(tmp_path / "one", count=1)
+
+
+def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_that_it_lacks(tmp_path):
+    made(tmp_path)
+    file = tmp_path / "population.json"
+    found = json.loads(file.read_text())
+    assert [found["facts"]["config"].pop(name) for name in ("schedule", "gamma", "adam_eps")] == [None, 0.99, 1e-5]
+    file.write_text(json.dumps(found))
+    with pytest.raises(ConfigError, match=r"begun with gamma=0\.99, and gamma=0\.9 is given"):
+        made(tmp_path, gamma=0.9)
+    assert made(tmp_path)[0].slice == 0
+    assert json.loads(file.read_text()) == found  # it is written when a slice has ended
+    found["facts"]["config"]["of_old"] = 3
+    file.write_text(json.dumps(found))
+    with pytest.raises(ConfigError, match="another version with of_old=3, a setting that ppo does not have: give"):
+        made(tmp_path)
 
 
 @pytest.mark.parametrize(
