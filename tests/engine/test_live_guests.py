@@ -13,6 +13,7 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.engine.paths.segment_learner import SegmentLearner
 from tests.comparing import identical
+from tests.engine.guests import REPLAY, always
 from tests.engine.known import known_to
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.counting import CountingLists
@@ -35,7 +36,6 @@ SERIAL: dict[str, Any] = {
     "num_epochs": 1, "total_steps": 720, "seed": 3, "backend": "serial", "eval_interval": 0, "run_dir": None,
 }  # fmt: skip
 THREE = {"env": Three, "policies": {"pair": {"agents": ["player_1", "player_2"]}, "one": {"agents": "player_0"}}}
-REPLAY = {"learning_starts": 40, "buffer_size": 1_000, "batch_size": 8, "updates_per_step": 0.25}
 RUNS = [
     pytest.param(penstock.PPO, {**THREE, "memory": "gru", "memory_size": 6}, id="ppo"),
     pytest.param(penstock.PPO, {"team_reward": "mean"}, id="team reward"),
@@ -46,14 +46,6 @@ RUNS = [
         penstock.APPO, {"env": CountingLists, "policies": {}, "num_policies": 2, "opponents": "0"}, id="lists"
     ),
 ]
-
-
-def always(trainer, policy, action):
-    """Weights of a policy that takes this action wherever it is."""
-    weights = trainer.get_parameters()[policy]
-    weights["policy_head.weight"].zero_()
-    weights["policy_head.bias"].zero_()[action] = 1_000.0
-    return weights
 
 
 @pytest.mark.parametrize(("algorithm", "more"), RUNS)

@@ -20,19 +20,12 @@ from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.guests import REPLAY, Three, Turns
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.counting import CountingEnv
-from tests.envs.playing import AtOnce, InTurn, Part
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
-
-
-class Turns(InTurn):
-    """Two agents that move in turn, whatever they do: the second one always gets more."""
-
-    def __init__(self, moves: int = 6) -> None:
-        super().__init__(2, moves, ("terminated", "truncated"))
 
 
 class Long(Turns):
@@ -42,20 +35,12 @@ class Long(Turns):
         super().__init__(40)
 
 
-class Three(AtOnce):
-    """Three agents at once, that all get the same."""
-
-    def __init__(self) -> None:
-        super().__init__([Part(0, 4, "terminated")] * 3)
-
-
 SERIAL: dict[str, Any] = {
     "env": Turns, "num_workers": 1, "num_envs_per_worker": 2, "num_agents": 2, "segment_length": 4, "batch_size": 12,
     "hidden_sizes": (8,), "total_steps": 240, "seed": 3, "backend": "serial", "eval_interval": 0, "eval_episodes": 2,
     "run_dir": None, "opponents": "past", "opponent_pool": 3, "opponent_interval": 24, "num_epochs": 1,
 }  # fmt: skip
 ALONE = {**SERIAL, "opponent_share": 1.0, "batch_size": 8}
-REPLAY = {"learning_starts": 40, "buffer_size": 1_000, "batch_size": 8, "updates_per_step": 0.25}
 RUNS = [
     pytest.param(penstock.PPO, {"memory": "gru", "memory_size": 6, "opponent_sampling": "hard"}, id="ppo"),
     pytest.param(penstock.APPO, {"inference": "central", "num_groups": 2, "batch_size": 8}, id="appo"),

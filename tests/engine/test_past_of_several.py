@@ -15,10 +15,9 @@ from penstock.engine.endings import TrainingFailed
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.guests import REPLAY, Three, Turns, always
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of, wait_until
-from tests.engine.test_live_guests import always
-from tests.engine.test_opponents import REPLAY, Three, Turns
 from tests.envs.cast import Cast
 from tests.envs.counting import CountingLists
 from tests.envs.two_sides import Gifts
