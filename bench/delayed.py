@@ -157,6 +157,9 @@ def draw(runs: list[dict[str, Any]], task: str, file: Path) -> None:
             is_solved = sum(run["solved"] for run in each) > len(each) / 2
             panel.plot(delay, median, "o", color=f"C{number}", fillstyle="full" if is_solved else "none")
     panel.set(xlabel="delay in steps", ylabel="episodes until solved (median)", xscale="log", yscale="log", title=task)
+    at = sorted({run["delay"] for run in runs if run["task"] == task})
+    panel.set_xticks(at, labels=[str(delay) for delay in at])
+    panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     panel.legend()
     figure.savefig(file)
 
