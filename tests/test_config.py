@@ -410,7 +410,7 @@ MAY_CHANGE = """
     pbt_metric pbt_episodes schedule schedule_policy max_actor_grad hindsight goals_per_step redistribution_value
     redistribution_share redistribution_trace redistribution_points redistribution_max_error redistributor_learning_rate
     redistributor_interval redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
-    opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
+    seats opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them
