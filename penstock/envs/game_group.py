@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,13 @@ class Games(Group):
             problem = f"{problem} (agent {self.agents[seat]!r})"
         place = number * len(self.agents) + (seat or 0)
         return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
+
+    def means(self, number: int, returns: Sequence[float]) -> list[float]:
+        """What the agents of each team have got in a game, in the mean, of what each seat's agent has got."""
+        return [fmean(returns[seat] for seat in seats) for seats in self._seats_by_team(number)]
+
+    def _seats_by_team(self, number: int) -> list[list[int]]:
+        return [lanes.seats_in(number) for lanes in self.teams]
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         """For each team what its lanes are, and which seats it takes in each game."""

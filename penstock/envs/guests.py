@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, Protocol
 
 from penstock.envs.episodes import EpisodeRecord
@@ -104,11 +103,10 @@ class GuestGames(Games):
         if self._num_teams == 1:
             self._seating.over(number - self._first, returns)
         elif self.have_winners:
-            self._seating.over(number - self._first, self._means(number, returns))
+            self._seating.over(number - self._first, self.means(number, returns))
 
-    def _means(self, number: int, returns: Sequence[float]) -> list[float]:
-        """What the agents of each team have got in a game, in the mean."""
-        seats = [lanes.seats_in(number) for lanes in self.teams[: self._num_teams]]
-        for team, guests in zip(self._guests, self.teams[self._num_teams :], strict=True):
-            seats[team] += guests.seats_in(number)
-        return [fmean(returns[seat] for seat in of_team) for of_team in seats]
+    def _seats_by_team(self, number: int) -> list[list[int]]:
+        seats = super()._seats_by_team(number)
+        for team, guests in zip(self._guests, seats[self._num_teams :], strict=True):
+            seats[team] += guests
+        return seats[: self._num_teams]

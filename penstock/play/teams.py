@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from penstock.config import BEST, OTHERS, name_of
@@ -75,7 +74,7 @@ class TeamPlayer(Player):
             )
         self._best = best
         self._seed = seed
-        self._lanes = group.teams
+        self._games, self._lanes = group, group.teams
         self._seats = [", ".join(group.agents if env.is_shuffled else lanes.agents) for lanes in self._lanes]
         self._has_winners = group.have_winners
         self._outcomes: list[list[list[int]]] = []
@@ -115,7 +114,7 @@ class TeamPlayer(Player):
 
     def _hear(self, game: int, returns: Sequence[float]) -> None:
         """Note how a game has ended for each policy."""
-        means = [fmean(returns[seat] for seat in lanes.seats_in(game)) for lanes in self._lanes]
+        means = self._games.means(game, returns)
         for policy, outcomes in enumerate(self._outcomes):
             outcomes[game].append(outcome(means, policy))
 
