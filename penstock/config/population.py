@@ -55,8 +55,7 @@ class PopulationConfig:
             raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
         if self.pbt is not None and self.schedule is not None:
             raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
-        is_json = isinstance(self.schedule, str) and self.schedule.lstrip().startswith("{")
-        if self.schedule_policy is not None and (is_json or isinstance(self.schedule, Mapping)):
+        if self.schedule_policy is not None and (is_json(self.schedule) or isinstance(self.schedule, Mapping)):
             raise ConfigError(
                 f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant, and schedule is "
                 "one policy's already: leave schedule_policy out, or give the path of a lineage as schedule"
@@ -66,3 +65,8 @@ class PopulationConfig:
                 f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "
                 "the path of the lineage, too"
             )
+
+
+def is_json(schedule: object) -> bool:
+    """Whether a schedule is given as the text of an object, as on a command line, and is no path."""
+    return isinstance(schedule, str) and schedule.lstrip().startswith("{")

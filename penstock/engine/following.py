@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.config import Config, ConfigError, tuned
+from penstock.config import ConfigError, tuned
 from penstock.engine.policies import Policy
 from penstock.engine.watching.progress import Progress
 from penstock.population.schedule import Schedule, schedule_of, settings_at
@@ -13,16 +13,16 @@ from penstock.runs.checkpoint import Checkpoint
 
 
 def open_schedule(
-    config: Config, policies: Sequence[Policy], checkpoints: Sequence[Checkpoint], changed: Collection[str]
-) -> Schedule:
-    """Return the schedule that the policies of a run follow, empty where there is none, when it fits all of them.
+    schedule: Schedule, policies: Sequence[Policy], checkpoints: Sequence[Checkpoint], changed: Collection[str]
+) -> None:
+    """Let policies that go on with the schedule that they had know again which moment they have heard last.
 
     Parameters
     ----------
-    config
-        Settings of the run.
+    schedule
+        That of the run.
     policies
-        Its policies. Those that go on with the schedule that they had know again which moment they have heard last.
+        The run's policies, all of which it is to fit.
     checkpoints
         From which they go on, one for each; empty: from nothing.
     changed
@@ -33,9 +33,6 @@ def open_schedule(
     ConfigError
         It names a setting that is not tunable, or a value that is not legal; or one of `changed`.
     """
-    if config.schedule is None:
-        return {}
-    schedule = schedule_of(config.schedule, config.schedule_policy)
     for moment in schedule:
         values = settings_at(schedule, moment)
         if given := [name for name in values if name in changed]:
@@ -47,7 +44,6 @@ def open_schedule(
                 raise ConfigError(f"schedule, from step {moment:,} on: {error}") from None
     for policy, checkpoint in zip(policies, checkpoints, strict=False):
         policy.heard = _heard(schedule, checkpoint.meta)
-    return schedule
 
 
 def _heard(schedule: Schedule, meta: Mapping[str, Any]) -> int | None:

@@ -116,8 +116,9 @@ def _opened(
         config = on_cluster(algorithm, config)
     if config.pbt_space is not None:
         config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
-    if config.schedule is not None:
-        config = replace(config, schedule=schedule_of(config.schedule, config.schedule_policy), schedule_policy=None)
+    schedule = None if config.schedule is None else schedule_of(config.schedule, config.schedule_policy)
+    if schedule is not None:
+        config = replace(config, schedule=schedule, schedule_policy=None)
     found = look_at(with_schedules(config))
     config, env = found.config, found.env
     algorithms = {
@@ -133,7 +134,8 @@ def _opened(
     if run is not None:
         for policy in policies:
             policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-    schedule = open_schedule(config, policies, checkpoints, changes)
+    if schedule is not None:
+        open_schedule(schedule, policies, checkpoints, changes)
     population = open_population(config, policies, checkpoints, changes)
     lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
     precision = note_of_precision(policies[0].algorithm)

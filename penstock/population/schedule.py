@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import ConfigError, checked, closest
+from penstock.config.population import is_json
 from penstock.population.lineage import LINEAGE
 
 _LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"
@@ -83,8 +84,8 @@ def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
 def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str | None) -> Schedule:
     """Read a schedule from a lineage, or check one that is given as it is, or as JSON; raises `ConfigError`."""
     try:
-        if isinstance(given, str) and given.lstrip().startswith("{"):
-            given = _read_json(given)
+        if is_json(given):
+            given = _read_json(str(given))
         if not isinstance(given, Mapping):
             return load_schedule(given, policy)
         # The keys of JSON, as config.json has them, are words.
