@@ -76,6 +76,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from penstock.bench.machine import describe
 from penstock.runs.numbers import number, spread
@@ -360,7 +361,7 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
     for color, name in enumerate(names):
         for run in sorted(runs.glob(f"{name}-[0-9]*")):
-            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            lines = logged_in(run)
             for kind, style in (("evaluation", "-"), ("episode", ":")):
                 points = [line for line in lines if line.get(f"{kind}/mean_return") is not None]
                 returns = [line[f"{kind}/mean_return"] for line in points]
@@ -378,6 +379,11 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
     print(f"plot: {target}")
 
 
+def logged_in(run: Path) -> list[dict[str, Any]]:
+    """The metrics of a run, moment by moment."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 def plot_panels(runs: Path, names: list[str], target: Path) -> None:
     """Draw a panel for each task, a line for each run: mean returns in training over steps, in self-play ratings."""
     import matplotlib
@@ -388,7 +394,7 @@ def plot_panels(runs: Path, names: list[str], target: Path) -> None:
     figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3), layout="constrained", squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         for run in sorted(runs.glob(f"{name}-[0-9]*")):
-            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            lines = logged_in(run)
             key = "opponents/rating" if "opponents/rating" in lines[-1] else "episode/mean_return"
             points = [(line["steps"] / 1e6, line[key]) for line in lines if line.get(key) is not None]
             axis.plot(*zip(*points, strict=True), alpha=0.8)
