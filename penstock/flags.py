@@ -149,23 +149,30 @@ def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
 
 
 def field_documents(config_class: type[Config]) -> dict[str, str]:
-    """Docstring under each field of a config class and its bases, by field name; the nearest class wins."""
+    """Docstring of each setting of a config class, by name; a class overrides those of its bases."""
     documents: dict[str, str] = {}
     for owner in reversed(config_class.__mro__):
-        if not dataclasses.is_dataclass(owner):
-            continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
-        except (OSError, TypeError):  # a class without a source file: flags without help
-            continue
-        (definition,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-        for statement, after in zip(definition.body, definition.body[1:], strict=False):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                match after:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        documents[statement.target.id] = inspect.cleandoc(text)
+        documents |= own_documents(owner)
     fields = {field.name for field in dataclasses.fields(config_class)}
     return {name: text for name, text in documents.items() if name in fields}
+
+
+def own_documents(owner: type) -> dict[str, str]:
+    """Docstrings under the fields that a dataclass itself defines; empty for a class without a source file."""
+    if not dataclasses.is_dataclass(owner):
+        return {}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
+    except (OSError, TypeError):
+        return {}
+    documents: dict[str, str] = {}
+    (definition,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    for statement, after in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            match after:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    documents[statement.target.id] = inspect.cleandoc(text)
+    return documents
 
 
 def _groups(

@@ -5,7 +5,7 @@ import re
 import shlex
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
-from penstock.flags import EvalFlags, parse_config
+from penstock.flags import EvalFlags, field_documents, own_documents, parse_config
 from penstock.pages import SETTINGS_PAGE, settings_page
 from tests.places import DOCS
 
@@ -31,3 +31,11 @@ def test_the_symptoms_name_flags_that_there_are():
     flags = {f"{no}{name}".replace("_", "-") for name in fields for no in ("", "no-")}
     assert len(named) > 20
     assert named - flags == set()
+
+
+def test_a_setting_is_described_once_and_inherits_its_description():
+    owners = {owner for config in CONFIGS for owner in config.__mro__ if dataclasses.is_dataclass(owner)}
+    for owner in owners:
+        for name, text in own_documents(owner).items():
+            inherited = [field_documents(base).get(name) for base in owner.__bases__ if dataclasses.is_dataclass(base)]
+            assert text not in inherited, f"{owner.__name__}.{name} repeats the docstring that it inherits"

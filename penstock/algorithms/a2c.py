@@ -23,17 +23,13 @@ class A2CConfig(RMSPropConfig, RedistributionConfig):
     """A2C: every lane takes segment_length steps, then there is one update from all of them."""
 
     segment_length: int = 5
-    """Steps per segment (T): n of the n-step returns."""
+    """Steps per segment (T), and n of the n-step returns."""
     learning_rate: Scheduled = 4e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     rmsprop_eps: float = 1e-4
-    """Keeps steps finite where gradients are small."""
     gae_lambda: Tunable[float] = 1.0
-    """Lambda of the advantage estimator; 1: n-step returns, as published."""
+    """Lambda of generalised advantage estimation; 1: n-step returns, as published."""
     total_steps: int = 500_000
-    """Budget in steps; schedules run over it."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -23,30 +23,28 @@ class A3CConfig(RMSPropConfig):
     """A3C: every rollout worker learns by itself, and applies its gradients to parameters that all of them share."""
 
     num_envs_per_worker: int = 8
-    """Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1."""
+    """Environments per rollout worker; each gradient is computed from one segment of all their lanes (published: 1)."""
     inference: Literal["auto", "local"] = "auto"
-    """Where actions are chosen: in each rollout worker, either way."""
+    """No effect: rollout workers always choose their own actions."""
     num_groups: Literal[1] | None = None
-    """All lanes of a worker step together."""
+    """No effect: all lanes of a worker step together."""
     device: Literal["cpu"] = "cpu"
-    """Rollout workers learn on the CPU."""
+    """Rollout workers learn on the CPU; nothing else is legal."""
     segment_length: int = 20
     """Steps per segment (t_max)."""
     learning_rate: Scheduled = 3e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     gae_lambda: Tunable[float] = 1.0
-    """Lambda of the advantage estimator; 1: n-step returns, as published."""
+    """Lambda of generalised advantage estimation; 1: n-step returns, as published."""
     entropy_spread: Tunable[float] = 1.0
-    """Workers explore differently: their entropy bonuses lie evenly, in logarithms, from entropy_coef / entropy_spread
-    to entropy_coef * entropy_spread."""
+    """Entropy bonuses differ between workers: evenly spaced in log scale from entropy_coef / entropy_spread to
+    entropy_coef * entropy_spread."""
     reduction: Literal["sum", "mean"] = "sum"
-    """Losses are summed over a segment's steps, as published, or averaged: learning rate and clipping go with it."""
+    """"sum": losses are summed over the steps of a segment, as published; "mean": averaged. Learning rate and gradient
+    clipping must match."""
     max_grad_norm: float = 40.0
-    """Each worker's gradients are scaled down to this global norm."""
+    """Global norm to which each worker's gradient is clipped."""
     total_steps: int = 500_000
-    """Budget in steps; schedules run over it."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -31,15 +31,11 @@ class ApeXConfig(QLearningConfig):
     """
 
     num_envs_per_worker: int = 4
-    """Environments per rollout worker."""
     n_step: int = 3
-    """Steps of reward in a transition, fewer at the end of an episode (section 4.1)."""
+    """Length n of n-step returns, shorter at the end of an episode (section 4.1)."""
     double: bool = True
-    """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
     dueling: bool = True
-    """Dueling network (arXiv:1511.06581): a value and advantages instead of action values."""
     prioritized: bool = True
-    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
     priority_beta_final: float = 0.4
     """Exponent of the importance weights at total_steps; not annealed here."""
     exploration: float = 0.4

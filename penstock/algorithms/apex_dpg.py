@@ -27,29 +27,26 @@ class ApeXDPGConfig(DDPGConfig):
     fixed: ClassVar[Mapping[str, str]] = {"eviction_alpha": STORED}
 
     num_envs_per_worker: int = 4
-    """Environments per rollout worker."""
     updates_per_step: float = 0.25
-    """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""
     n_step: int = 5
-    """Steps of reward in a transition, fewer at the end of an episode (appendix D)."""
+    """Length n of n-step returns, shorter at the end of an episode (appendix D)."""
     learning_rate: Scheduled = 1e-4
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     tau: float = 1.0
-    """How far the target networks move towards the online ones; 1: they are copied."""
+    """Fraction by which target networks move towards the online networks; 1: copied."""
     target_period: int = 100
     """Updates between two moves of the target networks (appendix D)."""
     max_actor_grad: float | None = 1.0
-    """Each element of the policy's gradient is clipped to this size (appendix D); None: not at all."""
+    """Bound on each element of the policy's gradient (appendix D); None: no clipping."""
     exploration_noise: float = 0.3
-    """Standard deviation of the noise on actions in [-1, 1], the same in every lane."""
+    """Standard deviation of the noise on actions in [-1, 1], equal in every lane."""
     prioritized: bool = True
-    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-    to the critics' loss alone."""
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Importance weights
+    apply to the critics' loss alone."""
     priority_beta_final: float = 0.4
     """Exponent of the importance weights at total_steps; not annealed here."""
     eviction_alpha: float | None = -0.4
-    """In a full buffer a new transition replaces one drawn in proportion to its priority to this power, 0 or less
-    (appendix D): those of small error go first. None: it replaces the oldest."""
+    """In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
+    (appendix D): small errors go first. None: the oldest is replaced."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -32,23 +32,20 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, RedistributionConfig):
     batch_size: int = 256
     """Steps per update (one minibatch)."""
     num_epochs: int = 2
-    """Passes over each batch."""
     learning_rate: Scheduled = 2e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     entropy_coef: Scheduled = 0.003
-    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     num_minibatches: int = 2
-    """Updates per pass over a batch: a batch is num_minibatches * batch_size steps."""
+    """Updates per pass; a batch has num_minibatches * batch_size steps."""
     advantage_estimator: Literal["gae", "vtrace"] = "gae"
-    """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update."""
+    """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, recomputed in every
+    update."""
     clip_range: float = 0.2
-    """The probability ratio counts within [1 / (1 + clip_range), 1 + clip_range]."""
+    """Probability ratios are clipped to [1 / (1 + clip_range), 1 + clip_range]."""
     rho_bar: Tunable[float] = 1.0
-    """V-trace: cut of the ratio in the temporal difference."""
+    """V-trace: bound on the probability ratio in the temporal difference."""
     c_bar: Tunable[float] = 1.0
-    """V-trace: cut of the ratio in the trace."""
+    """V-trace: bound on the probability ratio in the trace."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

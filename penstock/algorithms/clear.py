@@ -21,12 +21,10 @@ class CLEARConfig(IMPALAConfig):
     """CLEAR: half of each batch is a sample of all that was ever lived through, and is cloned as well as learned."""
 
     replay: tuple[str, ...] = ("queue:1/2", "reservoir:1/2,capacity=2000")
-    """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
-    queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
     policy_cloning_coef: Tunable[float] = 0.01
-    """Weight of KL(mu || pi) on replayed steps, mu being the policy that acted."""
+    """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted."""
     value_cloning_coef: Tunable[float] = 0.005
-    """Weight of the squared difference to the value expected then, on replayed steps."""
+    """Weight of the squared difference to the value recorded while acting, on replayed steps."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

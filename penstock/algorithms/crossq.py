@@ -28,15 +28,14 @@ class CrossQConfig(SACConfig):
     fixed: ClassVar[Mapping[str, str]] = {"critic_hidden_sizes": NETWORK}
 
     critic_hidden_sizes: tuple[int, ...] = (256, 256)
-    """Widths of the critics' hidden layers; published are two of 2048."""
+    """Widths of the critics' hidden layers (published: two of 2048)."""
     learning_rate: Scheduled = 1e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     adam_beta1: Tunable[float] = 0.5
-    """Decay of the optimisers' mean gradient."""
+    """Decay rate of the optimisers' running mean of gradients."""
     policy_delay: int = 3
-    """Updates of the critics for each of the policy and the temperature."""
+    """Critic updates per update of policy and temperature."""
     tau: float = 1.0
-    """There is no target network: targets come of the network itself, which 1 says. Nothing else is legal."""
+    """Always 1: there is no target network, and targets come from the online network."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

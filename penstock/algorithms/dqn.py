@@ -49,47 +49,47 @@ class QLearningConfig(SequenceConfig):
     }  # fmt: skip
 
     hidden_sizes: tuple[int, ...] = (128, 128)
-    """Widths of the hidden layers of mlp networks."""
     batch_size: int = 64
     """Transitions per update, drawn from the replay buffer; with memory, sequences."""
     buffer_size: int = 100_000
-    """Transitions that the replay buffer keeps; the oldest is overwritten."""
     updates_per_step: float = 0.5
-    """Updates for each step; published is one for every four."""
+    """Updates per step (published: one per four steps)."""
     learning_rate: Scheduled = 2e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
-    """"rmsprop": centred, decay 0.95, as published; "adam": as most codes today."""
+    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations."""
     optimizer_eps: Tunable[float] = 1e-8
-    """What the optimiser adds to the root of the mean square."""
+    """Constant that the optimiser adds to the root of the mean square."""
     max_grad_norm: Tunable[float | None] = 10.0
-    """Gradients are scaled down to this global norm (arXiv:1511.06581); None: never."""
+    """Global norm to which gradients are clipped (arXiv:1511.06581); None: no clipping."""
 
     double: bool = False
-    """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
+    """Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it."""
     dueling: bool = False
-    """Dueling network (arXiv:1511.06581): a value and advantages instead of action values."""
+    """Dueling network (arXiv:1511.06581): separate streams for value and advantages."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
     rescale_values: bool = False
-    """Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
+    """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
 
     distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
-    """What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-    "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923)."""
+    """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+    (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions
+    (arXiv:1806.06923)."""
     num_atoms: int = 51
-    """Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5)."""
+    """Number of fixed returns of "c51" (arXiv:1707.06887, section 5)."""
     v_min: float = -100.0
-    """Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return."""
+    """Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+    return."""
     v_max: float = 100.0
-    """Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return."""
+    """Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled
+    return."""
     num_quantiles: int = 32
-    """Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target."""
+    """Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+    target."""
     noisy: bool = False
-    """NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-    exploration says."""
+    """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored."""
     noisy_sigma: float = 0.5
-    """Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2)."""
+    """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -122,7 +122,7 @@ class DQNConfig(QLearningConfig):
     exploration_final: float = 0.05
     """Probability of a random action after exploration_steps."""
     exploration_steps: int = 10_000
-    """Steps over which exploration falls."""
+    """Steps over which this probability decays linearly."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

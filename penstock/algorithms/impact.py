@@ -31,33 +31,29 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
     """IMPACT: the learner never waits: while no new batch is there it learns from one that it has used before."""
 
     batch_size: int = 256
-    """Steps per update."""
     learning_rate: Scheduled = 2e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     entropy_coef: Scheduled = 0.003
-    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
     num_batches: int = 4
-    """Batches that the circular buffer holds (N); a new one replaces the oldest."""
+    """Capacity of the circular buffer in batches (N); a new batch replaces the oldest."""
     batch_uses: int = 2
-    """How often each batch may be learned from (K)."""
+    """Number of updates from each batch (K)."""
     target_period: int = 8
-    """Updates between two copies of the network to the target network; published is N * K."""
+    """Updates between two copies of the network to the target network (published: N * K)."""
     rho_target: Tunable[float] = 2.0
-    """Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network."""
+    """Bound on mu / pi_target, the ratio that corrects the surrogate against the target network."""
     clip_range: Tunable[float] = 0.3
-    """The surrogate's ratio counts within [1 - clip_range, 1 + clip_range]."""
+    """The surrogate's ratio is clipped to [1 - clip_range, 1 + clip_range]."""
     gae_lambda: Tunable[float] = 0.95
-    """Weight of longer returns in V-trace's targets."""
+    """Lambda of V-trace's targets: weight of longer returns."""
     rho_bar: Tunable[float] = 1.0
-    """V-trace: cut of the ratio pi_target / mu in the temporal difference."""
+    """V-trace: bound on the ratio pi_target / mu in the temporal difference."""
     c_bar: Tunable[float] = 1.0
-    """V-trace: cut of the ratio in the trace."""
+    """V-trace: bound on the ratio pi_target / mu in the trace."""
     kl_coef: Tunable[float] = 0.0
     """Weight of KL(pi_target || pi)."""
     normalize_advantages: bool = True
-    """Advantages have mean 0 and standard deviation 1 in each update."""
+    """Normalise advantages to mean 0 and standard deviation 1 in each update."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -23,25 +23,23 @@ class IMPALAConfig(RMSPropConfig, MixtureConfig, RedistributionConfig):
     """IMPALA: segments are learned from by whatever the policy has become. The paper's sizes are a preset."""
 
     segment_length: int = 20
-    """Steps per segment (T)."""
     batch_size: int = 320
-    """Steps per update."""
     learning_rate: Scheduled = 2e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps, as published; a function says all by itself."""
+    """"linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
+    function."""
     vtrace_lambda: Tunable[float] = 1.0
-    """Weight of longer returns in V-trace's targets."""
+    """Lambda of V-trace's targets: weight of longer returns."""
     rho_bar: Tunable[float] = 1.0
-    """Cut of the probability ratio in the temporal difference: decides which policy's value is learned."""
+    """Bound on the probability ratio in the temporal difference; determines the policy whose value is learned."""
     c_bar: Tunable[float] = 1.0
-    """Cut of the ratio in the trace: decides how fast."""
+    """Bound on the probability ratio in the trace; determines the speed of convergence."""
     rho_pg_bar: Tunable[float] = 1.0
-    """Cut of the ratio in the policy gradient."""
+    """Bound on the probability ratio in the policy gradient."""
     reduction: Literal["sum", "mean"] = "sum"
-    """Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it."""
+    """"sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
+    clipping must match."""
     max_grad_norm: float = 40.0
-    """Gradients are scaled down to this global norm."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -23,10 +23,8 @@ class LASERConfig(IMPALAConfig):
     """LASER: most of each batch is replayed; states where the policy has become too different are left out."""
 
     replay: tuple[str, ...] = ("queue:1/4", "uniform:3/4,capacity=2000")
-    """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
-    queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
     trust_region: Tunable[float] = 0.3
-    """States of a larger KL(pi || implied policy), in nats, are not learned from; traces end there."""
+    """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

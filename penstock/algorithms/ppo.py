@@ -29,23 +29,17 @@ class PPOConfig(ProximalConfig, RedistributionConfig):
     """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
 
     num_envs_per_worker: int = 8
-    """Environments per rollout worker."""
     segment_length: int = 128
-    """Steps per segment (T)."""
     batch_size: int = 256
-    """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it."""
     num_epochs: int = 10
-    """Passes over each batch."""
     learning_rate: Scheduled = 5e-4
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     total_steps: int = 500_000
-    """Budget in steps; schedules run over it."""
     clip_range: float = 0.2
-    """The probability ratio counts within [1 - clip_range, 1 + clip_range]."""
+    """Probability ratios are clipped to [1 - clip_range, 1 + clip_range]."""
     value_clip_range: Tunable[float | None] = None
-    """Values move by at most this per batch; None: freely."""
+    """Largest change of a value per batch; None: unlimited."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -43,29 +43,24 @@ class PQNConfig(RedistributionConfig):
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
     """Activation of mlp networks."""
     layer_norm: bool = True
-    """Layers of the encoder are normalised before their activation (section 3.3); one of your own is left as it is."""
+    """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged."""
     segment_length: int = 64
-    """Steps per segment (T)."""
     batch_size: int = 256
-    """Steps per update (one minibatch); all lanes' segments together are a multiple of it."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it."""
     num_epochs: int = 4
     """Passes over each batch."""
     learning_rate: Scheduled = 1e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     max_grad_norm: float = 10.0
-    """Gradients are scaled down to this global norm."""
     q_lambda: Tunable[float] = 0.95
-    """Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment."""
+    """Lambda of the returns that action values regress on: 0, one step; 1, the rest of the segment."""
     exploration: float = 1.0
     """Probability of a random action at the start."""
     exploration_final: float = 0.05
     """Probability of a random action after exploration_steps."""
     exploration_steps: int = 50_000
-    """Steps over which exploration falls."""
+    """Steps over which this probability decays linearly."""
     total_steps: int = 500_000
-    """Budget in steps; schedules run over it."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

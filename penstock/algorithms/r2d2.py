@@ -17,42 +17,36 @@ class R2D2Config(ApeXConfig):
     """
 
     hidden_sizes: tuple[int, ...] = (64,)
-    """Widths of the hidden layers of mlp networks."""
     memory: Literal["none", "gru", "lstm"] = "lstm"
-    """Memory core behind the encoder."""
+    """Memory core after the encoder."""
     memory_size: int = 64
-    """Width of the memory core."""
     sequence_length: int = 20
-    """Steps of a sequence that are learned from (section 2.3: 80)."""
+    """Learned steps per sequence (section 2.3: 80)."""
     burn_in: int = 10
-    """Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40)."""
+    """Steps before these that only warm up the stored memory state: no loss, no gradient (section 3: 40)."""
     sequence_overlap: int = 10
-    """Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40)."""
+    """Learned steps shared by successive sequences of an episode (section 2.3: 40)."""
 
     batch_size: int = 32
     """Sequences per update, drawn from the replay buffer."""
     updates_per_step: float = 0.1
-    """Updates for each step: each learns from batch_size * sequence_length steps."""
+    """Updates per step; each learns from batch_size * sequence_length steps."""
     learning_rate: Scheduled = 1e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
     optimizer_eps: float = 1e-3
-    """What the optimiser adds to the root of the mean square."""
     max_grad_norm: float | None = 40.0
-    """Gradients are scaled down to this global norm; None: never."""
+    """Global norm to which gradients are clipped; None: no clipping."""
     n_step: int = 5
-    """Steps of reward in a target, fewer at the end of a sequence or an episode (section 2.3)."""
+    """Length n of n-step returns, shorter at the end of a sequence or an episode (section 2.3)."""
     gamma: float = 0.99
     """Discount per step (section 2.3: 0.997)."""
     rescale_values: bool = True
-    """Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3)."""
+    """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3)."""
     priority_alpha: float = 0.9
-    """Exponent of the priorities: 0 uniform, 1 in proportion (section 2.3)."""
+    """Exponent of the priorities: 0, uniform; 1, proportional (section 2.3)."""
     priority_beta: float = 0.6
     """Exponent of the importance weights at the start (section 2.3)."""
     priority_beta_final: float = 0.6
-    """Exponent of the importance weights at total_steps; not annealed here."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

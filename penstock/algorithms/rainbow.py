@@ -14,24 +14,18 @@ class RainbowConfig(DQNConfig):
     """Rainbow. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari"."""
 
     double: bool = True
-    """Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values."""
     dueling: bool = True
-    """Dueling network (arXiv:1511.06581): a value and advantages, for every atom."""
+    """Dueling network (arXiv:1511.06581): separate streams for value and advantages of every atom."""
     prioritized: bool = True
     """Prioritized replay (arXiv:1511.05952), by the KL divergence that is the loss."""
     n_step: int = 3
-    """Steps of reward in a transition, fewer at the end of an episode (table 1)."""
+    """Length n of n-step returns, shorter at the end of an episode (table 1)."""
     distributional: Literal["none", "c51", "quantile", "iqn"] = "c51"
-    """What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-    "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923)."""
     noisy: bool = True
-    """NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-    exploration says."""
 
     learning_rate: Scheduled = 1e-3
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
     priority_alpha: float = 0.5
-    """Exponent of the priorities: 0 uniform, 1 in proportion (table 1)."""
+    """Exponent of the priorities: 0, uniform; 1, proportional (table 1)."""
 
 
 class Rainbow(DQN):

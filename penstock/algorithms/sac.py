@@ -25,11 +25,11 @@ class SACConfig(ControlConfig):
     fixed: ClassVar[Mapping[str, str]] = {"initial_alpha": "a learned temperature has left its start"}
 
     alpha: Tunable[float | None] = None
-    """Temperature, fixed; None: learned."""
+    """Fixed temperature; None: learned."""
     initial_alpha: float = 1.0
-    """Where a learned temperature starts."""
+    """Initial value of a learned temperature."""
     target_entropy: Tunable[float | None] = None
-    """Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D)."""
+    """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -25,9 +25,9 @@ class TD3Config(ControlConfig):
     target_noise: Tunable[float] = 0.2
     """Standard deviation of the noise that smooths the target policy (section 6.1)."""
     target_noise_clip: Tunable[float] = 0.5
-    """Bound of that noise (section 6.1)."""
+    """Bound on this noise (section 6.1)."""
     policy_delay: int = 2
-    """Updates of the critics for each of the policy and the targets (section 6.1)."""
+    """Critic updates per update of policy and targets (section 6.1)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -28,12 +28,12 @@ class TQCConfig(SACConfig):
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("num_critics", "num_quantiles"), NETWORK)
 
     num_critics: int = 5
-    """Critics (N)."""
+    """Number of critics (N)."""
     num_quantiles: int = 25
-    """Quantiles by which each critic describes the return (M)."""
+    """Quantiles per critic (M)."""
     dropped_quantiles: int = 2
-    """Atoms that are left out of the targets, for each critic: the more, the more cautious (d). Published are 2
-    for most tasks, 0 for HalfCheetah and 5 for Hopper."""
+    """Largest atoms dropped from the targets, per critic (d); more are more conservative. Published: 2 for most tasks,
+    0 for HalfCheetah, 5 for Hopper."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -41,128 +41,132 @@ class Config(PopulationConfig):
         "pbt_space": "the settings of its population were drawn from it",
         "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
     }
-    """Fields of this class, or first of all of it, that cannot change within a run, and why. All others can."""
+    """Settings that cannot change within a run, by name, with the reason. All others can."""
 
     env: str | Callable[..., Any]
-    """Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-    or a class."""
+    """Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+    callable that returns an environment."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments for the environment."""
+    """Keyword arguments of the environment's constructor."""
     vectorize: Literal["make", "vector"] = "make"
     """"make": one environment per lane; "vector": one vector environment per group of lanes."""
     num_agents: int | None = None
-    """Agents of each environment, each of which is a lane; None: as many as the environment has."""
+    """Agents per environment, each of which is a lane; None: the number that the environment declares."""
     team_reward: Literal["own", "mean", "sum"] = "own"
-    """With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's."""
+    """With several agents, reward of each: its own, or the mean or sum over its team."""
     num_policies: int = 1
-    """So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-    plays environments of its own."""
+    """Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+    environment, each policy gets its own environments."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-    that it plays or several."""
+    """Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+    names."""
     policy_of: str | Callable[..., Any] | None = None
-    """Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the environment
-    in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also itself."""
+    """Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+    environments with one agent. "module:function" or "file.py:function"; in Python also the function itself."""
     seats: Literal["fixed", "shuffled"] = "fixed"
-    """With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-    each plays, as many as are its own."""
+    """With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+    redistributed among the policies at random before each game, the number per policy unchanged."""
     opponents: str = "none"
-    """With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-    seats but one; with several policies one of them learns there, and past versions of each other policy play its
-    agents. With several policies also the name of one: in a share of the games it is a guest, by its newest weights,
-    and learns nothing there. "none": no guests play."""
+    """With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+    one policy they play all seats but one, with several policies one policy learns in the game and past versions of the
+    others play the remaining agents. The name of a policy: some games use its newest weights, without learning from
+    them. "none": every seat learns."""
     opponent_pool: int = 8
-    """Past versions of each policy that guests play."""
+    """Number of past versions kept as opponents, per policy."""
     opponent_interval: int | None = None
-    """Steps between two versions that enter the pool; None: twenty in total_steps."""
+    """Steps between two versions added to the pool; None: total_steps / 20."""
     opponent_share: float = 0.5
-    """Share of the games in which guests play; in the others there are none."""
+    """Share of games played against opponents that do not learn."""
     opponent_sampling: Literal["uniform", "hard"] = "uniform"
-    """How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it."""
+    """"uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+    them."""
     eval_against: tuple[str | Callable[..., Any], ...] = ()
-    """With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+    """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
     "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
-    plays all seats, several play each other."""
+    plays all seats, or the policies play each other."""
     on_env_error: Literal["stop", "restart"] = "stop"
-    """An exception or NaN in an environment ends the run, or restarts its worker and is counted."""
+    """On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error."""
     reward_scale: float = 1.0
-    """Rewards are multiplied by this for learning; reported returns stay true."""
+    """Factor applied to rewards for learning; reported returns stay unscaled."""
     reward_clip: float | None = None
-    """Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true."""
+    """Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None: no
+    clipping."""
 
     num_workers: int | None = None
-    """Rollout workers, with backend="ray" of each node; None: one per core, at most 16."""
+    """Rollout workers; with backend="ray", per node. None: one per core, at most 16."""
     num_envs_per_worker: int = 16
-    """Environments per rollout worker: its lanes, where each has one agent."""
+    """Environments per rollout worker; with one agent each, also its number of lanes."""
     num_groups: int | None = None
     """Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local."""
     inference: Literal["auto", "local", "central"] = "auto"
-    """Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several."""
+    """"local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+    rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray"."""
     backend: Literal["local", "serial", "ray"] = "local"
-    """"local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-    stepped by the nodes of a Ray cluster."""
+    """"local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+    of a Ray cluster step the lanes."""
     address: str | None = None
-    """With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+    """With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
     the run."""
     nodes: int | Literal["all"] | dict[str, int] = 1
-    """With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-    resource of Ray's, by its name."""
+    """With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource, by
+    resource name."""
     evaluator: Literal["home", "node"] = "home"
-    """With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-    rollout workers'."""
+    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+    its rollout workers."""
     num_learners: int = 1
-    """Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-    backend="local" and central inference each has a policy worker."""
+    """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
+    With backend="local" and central inference, each has its own policy worker."""
     learner_nodes: int | dict[str, int] = 0
-    """With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-    that have a custom resource of Ray's, by its name; the first learner is at home."""
+    """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+    resource name. The first learner always runs at home."""
     device: str = "cpu"
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-    bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32."""
+    bfloat16 where the role's GPU or CPU is faster with it, else float32."""
     seed: int = 0
-    """Seeds weights, environments and exploration."""
+    """Seed of weights, environments and exploration."""
 
     encoder: str | Callable[..., Any] = "auto"
-    """"mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+    """"mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
     "file.py:Class", in Python also the class itself or a callable."""
     hidden_sizes: tuple[int, ...] = (64, 64)
-    """Widths of the hidden layers of the mlp encoder."""
+    """Widths of the mlp encoder's hidden layers."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "tanh"
     """Activation of the mlp encoder."""
     normalize_observations: bool = True
-    """Running normalisation of float observations; its statistics travel with the weights."""
+    """Running normalisation of float observations; its statistics are part of the weights."""
 
     gamma: Tunable[float] = 0.99
     """Discount per step."""
     learning_rate: Tunable[Scheduled] = 3e-4
-    """Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself."""
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
-    """"linear" decays a number to 0 over total_steps; a function says all by itself."""
+    """"linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function."""
 
     total_steps: int = 1_000_000
-    """Budget in steps; schedules run over it."""
+    """Budget in steps; schedules span it."""
     max_seconds: float | None = None
-    """Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least."""
+    """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s."""
     target_return: float | None = None
-    """The run ends when the evaluator's mean return reaches this."""
+    """The run ends when the mean return of an evaluation reaches this value; None: no target."""
     eval_interval: int | float | Literal["continuous"] | None = None
-    """Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of the
-    newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on them
-    (serial: after each batch); 0: never."""
+    """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
+    weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial: after each
+    batch)."""
     eval_episodes: int = 20
-    """Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy."""
+    """Episodes per evaluation; in games, episodes per opponent and seat or policy."""
     eval_exploration: bool = False
-    """Evaluations sample their actions, or where none are sampled explore as at the end of training."""
+    """Evaluations sample actions; algorithms without sampling explore as at the end of training."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
     checkpoint_interval: int | None = None
-    """Steps between checkpoints; None: ten in total_steps; 0: only at the end."""
+    """Steps between checkpoints; 0: only at the end; None: total_steps / 10."""
     keep_checkpoints: int = 3
-    """Checkpoints kept besides the best."""
+    """Number of checkpoints kept, besides the best."""
     run_dir: str | os.PathLike[str] | None = "auto"
-    """Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all."""
+    """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, str | type):

@@ -16,11 +16,11 @@ class MixtureConfig(AsynchronousConfig):
     """Settings of algorithms whose batches mix fresh and replayed segments."""
 
     replay: tuple[str, ...] = ("queue:1",)
-    """What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+    """Composition of each batch: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
     queue (fresh segments), uniform, reservoir, prioritized, attentive, elite."""
     save_replay: bool = False
-    """Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
-    sources again before it learns."""
+    """Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its sources
+    before it learns."""
 
     def __post_init__(self) -> None:
         if isinstance(self.replay, str | Mapping):

@@ -32,11 +32,11 @@ class PolicyConfig(NamedTuple):
     """One policy's part of a run."""
 
     name: str
-    """Nothing where a run has one policy."""
+    """Name of the policy; empty in a run of one policy."""
     agents: tuple[str, ...]
-    """Agents that it plays; empty where the environment has one: then it plays environments of its own."""
+    """Agents of the policy; empty in environments with one agent, where it has its own environments."""
     config: Config
-    """Its settings; ``total_steps`` is its share of the run's."""
+    """Settings of the policy; ``total_steps`` is its share of the run's."""
 
 
 def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:

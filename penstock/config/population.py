@@ -15,27 +15,28 @@ class PopulationConfig:
     """Settings of population-based training (arXiv:1711.09846)."""
 
     pbt: Literal["truncation", "tournament", "sample-factory"] | None = None
-    """Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-    settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse than
-    another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place."""
+    """Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+    with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses against
+    a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in between are
+    perturbed in place."""
     pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None
-    """What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+    """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
     tables."""
     pbt_interval: int | None = None
-    """Steps of each policy between two decisions about it; None: twenty in its share of total_steps."""
+    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps."""
     pbt_start: int | None = None
     """Steps of each policy before the first decision about it; None: pbt_interval."""
     pbt_fraction: float | None = None
-    """Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3."""
+    """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3."""
     pbt_metric: str = "return"
-    """What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"]."""
+    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"]."""
     pbt_episodes: int = 10
-    """Episodes that a policy needs since it was last replaced before it is ranked."""
+    """Episodes since its last replacement that a policy needs to be ranked."""
     schedule: str | os.PathLike[str] | dict[Any, Any] | None = None
-    """Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule is
-    repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves."""
+    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
+    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON."""
     schedule_policy: str | None = None
-    """Whose schedule of the lineage it is; None: that of the policy with the best of the last scores."""
+    """Policy of the lineage whose schedule is followed; None: the one with the best final score."""
 
     def _validate_population(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

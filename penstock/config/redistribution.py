@@ -26,28 +26,28 @@ class RedistributorConfig(Config):
     }
 
     rewards: Literal["environment", "rudder"] = "environment"
-    """What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-    them, as a network beside the policy finds out; reported returns stay true."""
+    """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+    earned them, by a network trained beside the policy. Reported returns stay unchanged."""
     redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
-    """What a step is credited with: the difference that it makes to the prediction, or integrated gradients."""
+    """Credit of a step: the difference that it makes to the prediction, or integrated gradients."""
     redistribution_points: int = 20
     """Points on the path of integrated gradients."""
     redistribution_max_error: float = 0.2
-    """Original rewards are used while predictions leave so much of the returns' variance unexplained."""
+    """Original rewards are used while predictions leave more than this share of the returns' variance unexplained."""
     redistributor_size: int = 32
     """Memory cells of the network that predicts returns."""
     redistributor_learning_rate: float = 5e-3
-    """Step size of its optimiser."""
+    """Step size of this network's optimiser."""
     redistributor_interval: int = 25
-    """Steps of the run for each of its updates."""
+    """Steps of the run per update of this network."""
     redistributor_batch_size: int = 8
-    """Episodes per update."""
+    """Episodes per update of this network."""
     redistributor_lessons: int = 512
-    """Episodes that it learns from: those that it predicts worst are kept."""
+    """Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept."""
     redistributor_chunk: int = 500
-    """Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half."""
+    """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half."""
     redistributor_max_steps: int = 10_000
-    """Longer episodes are not learned from."""
+    """Longest episode to learn from."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -77,12 +77,12 @@ class RedistributionConfig(RedistributorConfig, FreshConfig):
     """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
 
     redistribution_value: Literal["redistributed", "original"] = "redistributed"
-    """What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-    rewards mixed into the policy's advantages, as in the paper's Atari experiments."""
+    """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+    mixed into the policy's advantages, as in the paper's Atari experiments."""
     redistribution_share: float = 0.5
-    """With original values: part of the advantages that redistributed rewards may take."""
+    """With original values, largest share of redistributed rewards in the advantages."""
     redistribution_trace: float = 0.5
-    """With original values: part of each redistributed reward that the step before is given, too."""
+    """With original values, share of each redistributed reward that is also credited to the preceding step."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -23,36 +23,36 @@ class ReplayConfig(RedistributorConfig):
     )
 
     num_envs_per_worker: int = 1
-    """Environments per rollout worker."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
     """Activation of mlp networks."""
     normalize_observations: bool = False
-    """Running normalisation of float observations; its statistics travel with the weights."""
 
     batch_size: int = 256
     """Transitions per update, drawn from the replay buffer."""
     buffer_size: int = 1_000_000
-    """Transitions that the replay buffer keeps; the oldest is overwritten."""
+    """Capacity of the replay buffer in transitions; the oldest is overwritten."""
     learning_starts: int = 1_000
     """Steps before the first update; continuous actions are uniformly random until then."""
     updates_per_step: float = 1.0
-    """Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead."""
+    """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio."""
     ratio_slack: int | None = None
-    """Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes."""
+    """Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+    lanes."""
     n_step: int = 1
-    """Steps of reward in a transition, fewer at the end of an episode."""
+    """Length n of n-step returns, shorter at the end of an episode."""
     publish_interval: int = 1
-    """Updates between two publications of the weights to those who act."""
+    """Updates between two publications of the weights to the acting roles."""
     hindsight: Literal["future", "episode", "final"] | None = None
-    """Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same or
-    later steps, of any step, or of the last one. None: not."""
+    """Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+    goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final"). None:
+    off."""
     goals_per_step: int = 4
-    """Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k)."""
+    """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k)."""
     save_replay: bool = False
-    """Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-    resumed without it fills it again before it learns."""
+    """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+    refills the buffer before it learns."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -146,9 +146,9 @@ class PrioritizedConfig(ReplayConfig):
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("prioritized", "priority_alpha"), STORED)
 
     prioritized: bool = False
-    """Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often."""
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often."""
     priority_alpha: float = 0.6
-    """Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant)."""
+    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952)."""
     priority_beta: float = 0.4
     """Exponent of the importance weights at the start (arXiv:1511.05952)."""
     priority_beta_final: float = 1.0

@@ -21,15 +21,16 @@ class FreshConfig(Config):
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("memory", "memory_size", "memory_span"), NETWORK)
 
     memory: Literal["none", "gru", "lstm"] = "none"
-    """Memory core behind the encoder."""
+    """Memory core after the encoder."""
     memory_size: int = 128
     """Width of the memory core."""
     memory_span: int | None = None
-    """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
+    """Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+    initialisation."""
     burn_in: int = 0
-    """First steps of each segment that only bring the memory state up to date: no loss, no gradient through them."""
+    """First steps of each segment that only warm up the memory state: no loss, no gradient."""
     max_grad_norm: Tunable[float] = 0.5
-    """Gradients are scaled down to this global norm."""
+    """Global norm to which gradients are clipped."""
     segment_length: int = 32
     """Steps per segment (T)."""
 
@@ -81,15 +82,16 @@ class SegmentConfig(FreshConfig):
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("shared_encoder", "normalize_returns"), NETWORK)
 
     shared_encoder: bool | None = None
-    """One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp."""
+    """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp."""
     entropy_coef: Tunable[Scheduled] = 0.01
-    """Weight of the entropy bonus, or a function of progress, as learning_rate."""
+    """Weight of the entropy bonus, or a function of progress as for learning_rate."""
     entropy_coef_final: float | None = None
-    """A number's bonus moves linearly to this over total_steps; None: stays."""
+    """Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None:
+    constant."""
     value_coef: Tunable[float] = 0.5
     """Weight of the value loss."""
     normalize_returns: bool = True
-    """Running normalisation of value targets; its statistics travel with the weights."""
+    """Running normalisation of value targets; its statistics are part of the weights."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
@@ -112,7 +114,7 @@ class AsynchronousConfig(SegmentConfig):
     batch_size: int = 512
     """Steps per update."""
     max_policy_lag: int = 100
-    """Steps chosen by weights this many versions old, or older, are masked out of the loss."""
+    """Steps whose action was chosen by weights at least this many versions old are masked out of the loss."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -26,19 +26,20 @@ class SequenceConfig(PrioritizedConfig):
     }  # fmt: skip
 
     memory: Literal["none", "gru", "lstm"] = "none"
-    """Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2."""
+    """Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2."""
     memory_size: int = 128
     """Width of the memory core."""
     memory_span: int | None = None
-    """Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188)."""
+    """Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+    initialisation."""
     sequence_length: int = 20
-    """Steps of a sequence that are learned from; without memory of no effect, as all of sequences."""
+    """Learned steps per sequence; without memory, all settings of sequences have no effect."""
     burn_in: int = 10
-    """Steps before these that only bring the stored memory state up to date: no loss, no gradient."""
+    """Steps before these that only warm up the stored memory state: no loss, no gradient."""
     sequence_overlap: int = 10
-    """Steps that successive sequences of an episode share among those that are learned from."""
+    """Learned steps shared by successive sequences of an episode."""
     priority_eta: float = 0.9
-    """Share of the largest error in a sequence's priority; the other share is of the mean error."""
+    """Weight of the largest error in a sequence's priority; the mean error has the rest."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -18,224 +18,230 @@ class APPO(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     batch_size
         Steps per update (one minibatch).
     max_policy_lag
-        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+        Steps whose action was chosen by weights at least this many versions old are masked out of the loss.
     adam_beta1
-        Decay of the optimiser's mean gradient.
+        Decay rate of the running mean of gradients.
     adam_beta2
-        Decay of its mean squared gradient.
+        Decay rate of the running mean of squared gradients.
     adam_eps
-        What it adds to the root of the mean square.
+        Constant added to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
-        Lambda of the advantage estimator.
+        Lambda of generalised advantage estimation.
     normalize_advantages
-        Advantages have mean 0 and standard deviation 1 in each update.
+        Normalise advantages to mean 0 and standard deviation 1 in each update.
     clip_range
-        The probability ratio counts within [1 / (1 + clip_range), 1 + clip_range].
+        Probability ratios are clipped to [1 / (1 + clip_range), 1 + clip_range].
     target_kl
-        A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats).
+        The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never.
     num_minibatches
-        Updates per pass over a batch: a batch is num_minibatches * batch_size steps.
+        Updates per pass; a batch has num_minibatches * batch_size steps.
     advantage_estimator
-        "gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, anew in every update.
+        "gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, recomputed in every
+        update.
     rho_bar
-        V-trace: cut of the ratio in the temporal difference.
+        V-trace: bound on the probability ratio in the temporal difference.
     c_bar
-        V-trace: cut of the ratio in the trace.
+        V-trace: bound on the probability ratio in the trace.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -346,216 +352,221 @@ class PPO(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     adam_beta1
-        Decay of the optimiser's mean gradient.
+        Decay rate of the running mean of gradients.
     adam_beta2
-        Decay of its mean squared gradient.
+        Decay rate of the running mean of squared gradients.
     adam_eps
-        What it adds to the root of the mean square.
+        Constant added to the root of the mean square.
     num_epochs
         Passes over each batch.
     gae_lambda
-        Lambda of the advantage estimator.
+        Lambda of generalised advantage estimation.
     normalize_advantages
-        Advantages have mean 0 and standard deviation 1 in each update.
+        Normalise advantages to mean 0 and standard deviation 1 in each update.
     clip_range
-        The probability ratio counts within [1 - clip_range, 1 + clip_range].
+        Probability ratios are clipped to [1 - clip_range, 1 + clip_range].
     target_kl
-        A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats).
+        The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never.
     batch_size
-        Steps per update (one minibatch); all lanes' segments together are a multiple of it.
+        Steps per update (one minibatch); the segments of all lanes together are a multiple of it.
     value_clip_range
-        Values move by at most this per batch; None: freely.
+        Largest change of a value per batch; None: unlimited.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -662,204 +673,209 @@ class A2C(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
-        Steps per segment (T): n of the n-step returns.
+        Steps per segment (T), and n of the n-step returns.
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     rmsprop_decay
-        Decay of the running mean of squared gradients.
+        Decay rate of the running mean of squared gradients.
     rmsprop_eps
-        Keeps steps finite where gradients are small.
+        Constant that bounds steps where gradients are small.
     rmsprop_eps_inside
-        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+        True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     gae_lambda
-        Lambda of the advantage estimator; 1: n-step returns, as published.
+        Lambda of generalised advantage estimation; 1: n-step returns, as published.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -960,179 +976,184 @@ class A3C(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker; each gradient is of one segment of all their lanes. Published is 1.
+        Environments per rollout worker; each gradient is computed from one segment of all their lanes (published: 1).
     num_groups
-        All lanes of a worker step together.
+        No effect: all lanes of a worker step together.
     inference
-        Where actions are chosen: in each rollout worker, either way.
+        No effect: rollout workers always choose their own actions.
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
-        Rollout workers learn on the CPU.
+        Rollout workers learn on the CPU; nothing else is legal.
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Each worker's gradients are scaled down to this global norm.
+        Global norm to which each worker's gradient is clipped.
     segment_length
         Steps per segment (t_max).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     rmsprop_decay
-        Decay of the running mean of squared gradients.
+        Decay rate of the running mean of squared gradients.
     rmsprop_eps
-        Keeps steps finite where gradients are small.
+        Constant that bounds steps where gradients are small.
     rmsprop_eps_inside
-        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+        True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     gae_lambda
-        Lambda of the advantage estimator; 1: n-step returns, as published.
+        Lambda of generalised advantage estimation; 1: n-step returns, as published.
     entropy_spread
-        Workers explore differently: their entropy bonuses lie evenly, in logarithms, from entropy_coef / entropy_spread
-        to entropy_coef * entropy_spread.
+        Entropy bonuses differ between workers: evenly spaced in log scale from entropy_coef / entropy_spread to
+        entropy_coef * entropy_spread.
     reduction
-        Losses are summed over a segment's steps, as published, or averaged: learning rate and clipping go with it.
+        "sum": losses are summed over the steps of a segment, as published; "mean": averaged. Learning rate and gradient
+        clipping must match.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -1221,222 +1242,229 @@ class IMPALA(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+        "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
+        function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     batch_size
         Steps per update.
     max_policy_lag
-        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+        Steps whose action was chosen by weights at least this many versions old are masked out of the loss.
     replay
-        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        Composition of each batch: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
         queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
     rmsprop_decay
-        Decay of the running mean of squared gradients.
+        Decay rate of the running mean of squared gradients.
     rmsprop_eps
-        Keeps steps finite where gradients are small.
+        Constant that bounds steps where gradients are small.
     rmsprop_eps_inside
-        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+        True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     vtrace_lambda
-        Weight of longer returns in V-trace's targets.
+        Lambda of V-trace's targets: weight of longer returns.
     rho_bar
-        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+        Bound on the probability ratio in the temporal difference; determines the policy whose value is learned.
     c_bar
-        Cut of the ratio in the trace: decides how fast.
+        Bound on the probability ratio in the trace; determines the speed of convergence.
     rho_pg_bar
-        Cut of the ratio in the policy gradient.
+        Bound on the probability ratio in the policy gradient.
     reduction
-        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+        "sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
+        clipping must match.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
-        sources again before it learns.
+        Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
+        sources before it learns.
     """
 
     def __init__(
@@ -1545,196 +1573,201 @@ class IMPACT(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     batch_size
         Steps per update.
     max_policy_lag
-        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+        Steps whose action was chosen by weights at least this many versions old are masked out of the loss.
     adam_beta1
-        Decay of the optimiser's mean gradient.
+        Decay rate of the running mean of gradients.
     adam_beta2
-        Decay of its mean squared gradient.
+        Decay rate of the running mean of squared gradients.
     adam_eps
-        What it adds to the root of the mean square.
+        Constant added to the root of the mean square.
     num_batches
-        Batches that the circular buffer holds (N); a new one replaces the oldest.
+        Capacity of the circular buffer in batches (N); a new batch replaces the oldest.
     batch_uses
-        How often each batch may be learned from (K).
+        Number of updates from each batch (K).
     target_period
-        Updates between two copies of the network to the target network; published is N * K.
+        Updates between two copies of the network to the target network (published: N * K).
     rho_target
-        Cut of mu / pi_target, the ratio by which the surrogate is measured against the target network.
+        Bound on mu / pi_target, the ratio that corrects the surrogate against the target network.
     clip_range
-        The surrogate's ratio counts within [1 - clip_range, 1 + clip_range].
+        The surrogate's ratio is clipped to [1 - clip_range, 1 + clip_range].
     gae_lambda
-        Weight of longer returns in V-trace's targets.
+        Lambda of V-trace's targets: weight of longer returns.
     rho_bar
-        V-trace: cut of the ratio pi_target / mu in the temporal difference.
+        V-trace: bound on the ratio pi_target / mu in the temporal difference.
     c_bar
-        V-trace: cut of the ratio in the trace.
+        V-trace: bound on the ratio pi_target / mu in the trace.
     kl_coef
         Weight of KL(pi_target || pi).
     normalize_advantages
-        Advantages have mean 0 and standard deviation 1 in each update.
+        Normalise advantages to mean 0 and standard deviation 1 in each update.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -1832,226 +1865,233 @@ class CLEAR(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+        "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
+        function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     batch_size
         Steps per update.
     max_policy_lag
-        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+        Steps whose action was chosen by weights at least this many versions old are masked out of the loss.
     replay
-        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        Composition of each batch: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
         queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
     rmsprop_decay
-        Decay of the running mean of squared gradients.
+        Decay rate of the running mean of squared gradients.
     rmsprop_eps
-        Keeps steps finite where gradients are small.
+        Constant that bounds steps where gradients are small.
     rmsprop_eps_inside
-        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+        True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     vtrace_lambda
-        Weight of longer returns in V-trace's targets.
+        Lambda of V-trace's targets: weight of longer returns.
     rho_bar
-        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+        Bound on the probability ratio in the temporal difference; determines the policy whose value is learned.
     c_bar
-        Cut of the ratio in the trace: decides how fast.
+        Bound on the probability ratio in the trace; determines the speed of convergence.
     rho_pg_bar
-        Cut of the ratio in the policy gradient.
+        Bound on the probability ratio in the policy gradient.
     reduction
-        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+        "sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
+        clipping must match.
     policy_cloning_coef
-        Weight of KL(mu || pi) on replayed steps, mu being the policy that acted.
+        Weight of KL(mu || pi) on replayed steps, with mu the policy that acted.
     value_cloning_coef
-        Weight of the squared difference to the value expected then, on replayed steps.
+        Weight of the squared difference to the value recorded while acting, on replayed steps.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
-        sources again before it learns.
+        Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
+        sources before it learns.
     """
 
     def __init__(
@@ -2162,224 +2202,231 @@ class LASER(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
-        Widths of the hidden layers of the mlp encoder.
+        Widths of the mlp encoder's hidden layers.
     activation
         Activation of the mlp encoder.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     shared_encoder
-        One encoder for policy and value; None: shared for images, memory and own modules, separate for mlp.
+        One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps, as published; a function says all by itself.
+        "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
+        function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     entropy_coef
-        Weight of the entropy bonus, or a function of progress, as learning_rate.
+        Weight of the entropy bonus, or a function of progress as for learning_rate.
     entropy_coef_final
-        A number's bonus moves linearly to this over total_steps; None: stays.
+        Final weight of the entropy bonus: a numeric entropy_coef moves linearly to it over total_steps; None: constant.
     value_coef
         Weight of the value loss.
     normalize_returns
-        Running normalisation of value targets; its statistics travel with the weights.
+        Running normalisation of value targets; its statistics are part of the weights.
     batch_size
         Steps per update.
     max_policy_lag
-        Steps chosen by weights this many versions old, or older, are masked out of the loss.
+        Steps whose action was chosen by weights at least this many versions old are masked out of the loss.
     replay
-        What each batch is a mix of: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
+        Composition of each batch: sources as kind:share,setting=value. Shares are exact, such as 0.5 or 7/8. Kinds:
         queue (fresh segments), uniform, reservoir, prioritized, attentive, elite.
     rmsprop_decay
-        Decay of the running mean of squared gradients.
+        Decay rate of the running mean of squared gradients.
     rmsprop_eps
-        Keeps steps finite where gradients are small.
+        Constant that bounds steps where gradients are small.
     rmsprop_eps_inside
-        Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps).
+        True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     vtrace_lambda
-        Weight of longer returns in V-trace's targets.
+        Lambda of V-trace's targets: weight of longer returns.
     rho_bar
-        Cut of the probability ratio in the temporal difference: decides which policy's value is learned.
+        Bound on the probability ratio in the temporal difference; determines the policy whose value is learned.
     c_bar
-        Cut of the ratio in the trace: decides how fast.
+        Bound on the probability ratio in the trace; determines the speed of convergence.
     rho_pg_bar
-        Cut of the ratio in the policy gradient.
+        Bound on the probability ratio in the policy gradient.
     reduction
-        Losses are summed over a batch's steps, as published, or averaged: learning rate and clipping go with it.
+        "sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
+        clipping must match.
     trust_region
-        States of a larger KL(pi || implied policy), in nats, are not learned from; traces end there.
+        States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replayed segments too: learning waits meanwhile. A run resumed without them fills its
-        sources again before it learns.
+        Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
+        sources before it learns.
     """
 
     def __init__(
@@ -2489,200 +2536,205 @@ class PQN(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker: its lanes, where each has one agent.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     redistribution_value
-        What values are learned from: "redistributed" rewards, as the policy; or "original" ones, with redistributed
-        rewards mixed into the policy's advantages, as in the paper's Atari experiments.
+        Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+        mixed into the policy's advantages, as in the paper's Atari experiments.
     redistribution_share
-        With original values: part of the advantages that redistributed rewards may take.
+        With original values, largest share of redistributed rewards in the advantages.
     redistribution_trace
-        With original values: part of each redistributed reward that the step before is given, too.
+        With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
-        First steps of each segment that only bring the memory state up to date: no loss, no gradient through them.
+        First steps of each segment that only warm up the memory state: no loss, no gradient.
     max_grad_norm
-        Gradients are scaled down to this global norm.
+        Global norm to which gradients are clipped.
     segment_length
         Steps per segment (T).
     layer_norm
-        Layers of the encoder are normalised before their activation (section 3.3); one of your own is left as it is.
+        Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     batch_size
-        Steps per update (one minibatch); all lanes' segments together are a multiple of it.
+        Steps per update (one minibatch); the segments of all lanes together are a multiple of it.
     num_epochs
         Passes over each batch.
     q_lambda
-        Lambda of the returns that action values are drawn towards: 0 one step, 1 the rest of the segment.
+        Lambda of the returns that action values regress on: 0, one step; 1, the rest of the segment.
     exploration
         Probability of a random action at the start.
     exploration_final
         Probability of a random action after exploration_steps.
     exploration_steps
-        Steps over which exploration falls.
+        Steps over which this probability decays linearly.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -2781,247 +2833,256 @@ class DQN(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+        Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     dueling
-        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+        Dueling network (arXiv:1511.06581): separate streams for value and advantages.
     distributional
-        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+        Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+        (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled
+        fractions (arXiv:1806.06923).
     num_atoms
-        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+        Number of fixed returns of "c51" (arXiv:1707.06887, section 5).
     v_min
-        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+        Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+        return.
     v_max
-        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+        Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+        Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+        target.
     noisy
-        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-        exploration says.
+        NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     noisy_sigma
-        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
+        Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2).
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step; published is one for every four.
+        Updates per step (published: one per four steps).
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+        Learned steps per sequence; without memory, all settings of sequences have no effect.
     burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+        Steps before these that only warm up the stored memory state: no loss, no gradient.
     sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
+        Learned steps shared by successive sequences of an episode.
     priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
+        Weight of the largest error in a sequence's priority; the mean error has the rest.
     optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+        "rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations.
     optimizer_eps
-        What the optimiser adds to the root of the mean square.
+        Constant that the optimiser adds to the root of the mean square.
     max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+        Global norm to which gradients are clipped (arXiv:1511.06581); None: no clipping.
     double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+        Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
-        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+        Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
     exploration
         Probability of a random action at the start (doi:10.1038/nature14236).
     exploration_final
         Probability of a random action after exploration_steps.
     exploration_steps
-        Steps over which exploration falls.
+        Steps over which this probability decays linearly.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -3142,247 +3203,256 @@ class Rainbow(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+        Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     dueling
-        Dueling network (arXiv:1511.06581): a value and advantages, for every atom.
+        Dueling network (arXiv:1511.06581): separate streams for value and advantages of every atom.
     distributional
-        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+        Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+        (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled
+        fractions (arXiv:1806.06923).
     num_atoms
-        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+        Number of fixed returns of "c51" (arXiv:1707.06887, section 5).
     v_min
-        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+        Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+        return.
     v_max
-        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+        Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+        Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+        target.
     noisy
-        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-        exploration says.
+        NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     noisy_sigma
-        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
+        Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2).
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step; published is one for every four.
+        Updates per step (published: one per four steps).
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode (table 1).
+        Length n of n-step returns, shorter at the end of an episode (table 1).
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
         Prioritized replay (arXiv:1511.05952), by the KL divergence that is the loss.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (table 1).
+        Exponent of the priorities: 0, uniform; 1, proportional (table 1).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+        Learned steps per sequence; without memory, all settings of sequences have no effect.
     burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+        Steps before these that only warm up the stored memory state: no loss, no gradient.
     sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
+        Learned steps shared by successive sequences of an episode.
     priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
+        Weight of the largest error in a sequence's priority; the mean error has the rest.
     optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+        "rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations.
     optimizer_eps
-        What the optimiser adds to the root of the mean square.
+        Constant that the optimiser adds to the root of the mean square.
     max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+        Global norm to which gradients are clipped (arXiv:1511.06581); None: no clipping.
     double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+        Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
-        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+        Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
     exploration
         Probability of a random action at the start (doi:10.1038/nature14236).
     exploration_final
         Probability of a random action after exploration_steps.
     exploration_steps
-        Steps over which exploration falls.
+        Steps over which this probability decays linearly.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -3503,245 +3573,254 @@ class ApeX(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
+        Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     dueling
-        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+        Dueling network (arXiv:1511.06581): separate streams for value and advantages.
     distributional
-        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+        Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+        (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled
+        fractions (arXiv:1806.06923).
     num_atoms
-        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+        Number of fixed returns of "c51" (arXiv:1707.06887, section 5).
     v_min
-        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+        Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+        return.
     v_max
-        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+        Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+        Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+        target.
     noisy
-        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-        exploration says.
+        NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     noisy_sigma
-        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
+        Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2).
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer; with memory, sequences.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step; published is one for every four.
+        Updates per step (published: one per four steps).
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode (section 4.1).
+        Length n of n-step returns, shorter at the end of an episode (section 4.1).
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
     sequence_length
-        Steps of a sequence that are learned from; without memory of no effect, as all of sequences.
+        Learned steps per sequence; without memory, all settings of sequences have no effect.
     burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient.
+        Steps before these that only warm up the stored memory state: no loss, no gradient.
     sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from.
+        Learned steps shared by successive sequences of an episode.
     priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
+        Weight of the largest error in a sequence's priority; the mean error has the rest.
     optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+        "rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations.
     optimizer_eps
-        What the optimiser adds to the root of the mean square.
+        Constant that the optimiser adds to the root of the mean square.
     max_grad_norm
-        Gradients are scaled down to this global norm (arXiv:1511.06581); None: never.
+        Global norm to which gradients are clipped (arXiv:1511.06581); None: no clipping.
     double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+        Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
-        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
+        Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593).
     exploration
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
         Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -3861,245 +3940,254 @@ class R2D2(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     memory
-        Memory core behind the encoder.
+        Memory core after the encoder.
     memory_size
         Width of the memory core.
     memory_span
-        Steps that a new memory core reaches over before it has learned (chrono initialization, arXiv:1804.11188).
+        Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
+        initialisation.
     dueling
-        Dueling network (arXiv:1511.06581): a value and advantages instead of action values.
+        Dueling network (arXiv:1511.06581): separate streams for value and advantages.
     distributional
-        What is learned of returns beside their mean: "c51", probabilities of fixed returns (arXiv:1707.06887);
-        "quantile", quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at drawn fractions (arXiv:1806.06923).
+        Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+        (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled
+        fractions (arXiv:1806.06923).
     num_atoms
-        Returns that "c51" learns the probabilities of (arXiv:1707.06887, section 5).
+        Number of fixed returns of "c51" (arXiv:1707.06887, section 5).
     v_min
-        Least of these returns; published, for clipped rewards: -10. With rescale_values, a rescaled return.
+        Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+        return.
     v_max
-        Largest of these returns; published, for clipped rewards: 10. With rescale_values, a rescaled return.
+        Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled return.
     num_quantiles
-        Quantiles of "quantile" (published: 200), and fractions that "iqn" draws for a value, and for its target.
+        Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+        target.
     noisy
-        NoisyNets (arXiv:1706.10295): noise on the head's weights explores; then no action is drawn at random, whatever
-        exploration says.
+        NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     noisy_sigma
-        Where the size of this noise starts, sigma_0 (arXiv:1706.10295, section 3.2).
+        Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2).
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step (section 2.3: 0.997).
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Sequences per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: each learns from batch_size * sequence_length steps.
+        Updates per step; each learns from batch_size * sequence_length steps.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a target, fewer at the end of a sequence or an episode (section 2.3).
+        Length n of n-step returns, shorter at the end of a sequence or an episode (section 2.3).
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (section 2.3).
+        Exponent of the priorities: 0, uniform; 1, proportional (section 2.3).
     priority_beta
         Exponent of the importance weights at the start (section 2.3).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
     sequence_length
-        Steps of a sequence that are learned from (section 2.3: 80).
+        Learned steps per sequence (section 2.3: 80).
     burn_in
-        Steps before these that only bring the stored memory state up to date: no loss, no gradient (section 3: 40).
+        Steps before these that only warm up the stored memory state: no loss, no gradient (section 3: 40).
     sequence_overlap
-        Steps that successive sequences of an episode share among those that are learned from (section 2.3: 40).
+        Learned steps shared by successive sequences of an episode (section 2.3: 40).
     priority_eta
-        Share of the largest error in a sequence's priority; the other share is of the mean error.
+        Weight of the largest error in a sequence's priority; the mean error has the rest.
     optimizer
-        "rmsprop": centred, decay 0.95, as published; "adam": as most codes today.
+        "rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations.
     optimizer_eps
-        What the optimiser adds to the root of the mean square.
+        Constant that the optimiser adds to the root of the mean square.
     max_grad_norm
-        Gradients are scaled down to this global norm; None: never.
+        Global norm to which gradients are clipped; None: no clipping.
     double
-        Double DQN (arXiv:1509.06461): the online network chooses the action that the target network values.
+        Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it.
     target_period
         Updates between two copies of the network to the target network.
     rescale_values
-        Values are of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3).
+        Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (section 2.3).
     exploration
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
         Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -4219,203 +4307,209 @@ class DDPG(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        How far the target networks move towards the online ones.
+        Fraction by which target networks move towards the online networks per update.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (as in CleanRL).
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -4515,209 +4609,215 @@ class TD3(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        How far the target networks move towards the online ones.
+        Fraction by which target networks move towards the online networks per update.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (section 6.1).
     target_noise
         Standard deviation of the noise that smooths the target policy (section 6.1).
     target_noise_clip
-        Bound of that noise (section 6.1).
+        Bound on this noise (section 6.1).
     policy_delay
-        Updates of the critics for each of the policy and the targets (section 6.1).
+        Critic updates per update of policy and targets (section 6.1).
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -4820,207 +4920,213 @@ class SAC(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        How far the target networks move towards the online ones.
+        Fraction by which target networks move towards the online networks per update.
     alpha
-        Temperature, fixed; None: learned.
+        Fixed temperature; None: learned.
     initial_alpha
-        Where a learned temperature starts.
+        Initial value of a learned temperature.
     target_entropy
-        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+        Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -5122,214 +5228,220 @@ class TQC(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     num_quantiles
-        Quantiles by which each critic describes the return (M).
+        Quantiles per critic (M).
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        How far the target networks move towards the online ones.
+        Fraction by which target networks move towards the online networks per update.
     alpha
-        Temperature, fixed; None: learned.
+        Fixed temperature; None: learned.
     initial_alpha
-        Where a learned temperature starts.
+        Initial value of a learned temperature.
     target_entropy
-        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+        Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     num_critics
-        Critics (N).
+        Number of critics (N).
     dropped_quantiles
-        Atoms that are left out of the targets, for each critic: the more, the more cautious (d). Published are 2 for
-        most tasks, 0 for HalfCheetah and 5 for Hopper.
+        Largest atoms dropped from the targets, per critic (d); more are more conservative. Published: 2 for most tasks,
+        0 for HalfCheetah, 5 for Hopper.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -5434,213 +5546,219 @@ class CrossQ(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode.
+        Length n of n-step returns, shorter at the end of an episode.
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps (arXiv:1511.05952).
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        There is no target network: targets come of the network itself, which 1 says. Nothing else is legal.
+        Always 1: there is no target network, and targets come from the online network.
     alpha
-        Temperature, fixed; None: learned.
+        Fixed temperature; None: learned.
     initial_alpha
-        Where a learned temperature starts.
+        Initial value of a learned temperature.
     target_entropy
-        Entropy that a learned temperature aims at, of actions in [-1, 1]; None: minus their number (appendix D).
+        Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     critic_hidden_sizes
-        Widths of the critics' hidden layers; published are two of 2048.
+        Widths of the critics' hidden layers (published: two of 2048).
     adam_beta1
-        Decay of the optimisers' mean gradient.
+        Decay rate of the optimisers' running mean of gradients.
     policy_delay
-        Updates of the critics for each of the policy and the temperature.
+        Critic updates per update of policy and temperature.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(
@@ -5745,211 +5863,217 @@ class ApeXDPG(Face):
     Parameters
     ----------
     env
-        Gymnasium id, "EnvPool/Id", "module:Class", "file.py:Class"; in Python also a callable returning an environment,
-        or a class.
+        Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
+        callable that returns an environment.
     env_kwargs
-        Keyword arguments for the environment.
+        Keyword arguments of the environment's constructor.
     vectorize
         "make": one environment per lane; "vector": one vector environment per group of lanes.
     on_env_error
-        An exception or NaN in an environment ends the run, or restarts its worker and is counted.
+        On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     reward_scale
-        Rewards are multiplied by this for learning; reported returns stay true.
+        Factor applied to rewards for learning; reported returns stay unscaled.
     reward_clip
-        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay true.
+        Scaled rewards are clipped to [-reward_clip, reward_clip] for learning; reported returns stay unclipped. None:
+        no clipping.
     num_agents
-        Agents of each environment, each of which is a lane; None: as many as the environment has.
+        Agents per environment, each of which is a lane; None: the number that the environment declares.
     team_reward
-        With several agents: each is rewarded with its own reward, or with the mean or the sum of its team's.
+        With several agents, reward of each: its own, or the mean or sum over its team.
     num_policies
-        So many policies of the same settings, which play the agents in turn; where an environment has one agent, each
-        plays environments of its own.
+        Number of policies with identical settings. They are assigned to the agents in turn; with one agent per
+        environment, each policy gets its own environments.
     policies
-        Policies by name, each with settings of its own; with several agents also with ``agents``, a pattern of those
-        that it plays or several.
+        Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
+        names.
     policy_of
-        Who plays what, instead: a function of the agent's name ("" where there is one) and the number of the
-        environment in its worker that returns a policy's name; "module:function" or "file.py:function", in Python also
-        itself.
+        Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
+        environments with one agent. "module:function" or "file.py:function"; in Python also the function itself.
     seats
-        With several policies of several agents: each plays its own agents, or it is drawn before each game which agents
-        each plays, as many as are its own.
+        With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
+        redistributed among the policies at random before each game, the number per policy unchanged.
     opponents
-        With several agents: "past": in a share of the games guests, frozen past versions of the only policy, play all
-        seats but one; with several policies one of them learns there, and past versions of each other policy play its
-        agents. With several policies also the name of one: in a share of the games it is a guest, by its newest
-        weights, and learns nothing there. "none": no guests play.
+        With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
+        one policy they play all seats but one, with several policies one policy learns in the game and past versions of
+        the others play the remaining agents. The name of a policy: some games use its newest weights, without learning
+        from them. "none": every seat learns.
     opponent_pool
-        Past versions of each policy that guests play.
+        Number of past versions kept as opponents, per policy.
     opponent_interval
-        Steps between two versions that enter the pool; None: twenty in total_steps.
+        Steps between two versions added to the pool; None: total_steps / 20.
     opponent_share
-        Share of the games in which guests play; in the others there are none.
+        Share of games played against opponents that do not learn.
     opponent_sampling
-        How a version is drawn for a game: each with the same chance, or by (1 - win rate)^2 against it.
+        "uniform": past versions are drawn with equal probability; "hard": in proportion to (1 - win rate)^2 against
+        them.
     eval_against
-        With several agents: whom evaluations play: "random", "best", a class or function as "module:name" or
+        With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
         "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one
-        policy plays all seats, several play each other.
+        policy plays all seats, or the policies play each other.
     pbt
-        Population-based training of the run's policies: now and then a bad one goes on as a copy of a better one, with
-        settings a little different. "truncation" replaces the worst by one of the best, "tournament" whoever is worse
-        than another drawn at random, "sample-factory" as "truncation", and changes settings of those between in place.
+        Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
+        with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses
+        against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in
+        between are perturbed in place.
     pbt_space
-        What may change: a TOML file with a table for each setting, as `penstock search` takes; in Python also the
+        Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
         tables.
     pbt_interval
-        Steps of each policy between two decisions about it; None: twenty in its share of total_steps.
+        Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps.
     pbt_start
         Steps of each policy before the first decision about it; None: pbt_interval.
     pbt_fraction
-        Share of the policies that counts as the worst, and as the best; None: 0.2, of "sample-factory" 0.3.
+        Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3.
     pbt_metric
-        What policies are ranked by: "return", the mean return of training episodes, or a name in info["metrics"].
+        Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
     pbt_episodes
-        Episodes that a policy needs since it was last replaced before it is ranked.
+        Episodes since its last replacement that a policy needs to be ranked.
     schedule
-        Tunable settings over the steps of the policy: lineage.jsonl of a population, or its directory, whose schedule
-        is repeated; or {steps: {setting: value}}, on a command line as JSON. They win over the settings themselves.
+        Tunable settings over the steps of the policy, which override the settings themselves: a population's
+        lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
-        Whose schedule of the lineage it is; None: that of the policy with the best of the last scores.
+        Policy of the lineage whose schedule is followed; None: the one with the best final score.
     num_workers
-        Rollout workers, with backend="ray" of each node; None: one per core, at most 16.
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
     num_envs_per_worker
-        Environments per rollout worker.
+        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
-        Where actions are chosen: in each rollout worker, or in a policy worker that batches those of several.
+        "local": each rollout worker chooses its own actions; "central": a policy worker batches requests of several
+        rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray".
     backend
-        "local": one process per role; "serial": everything in this process, reproducible bit for bit; "ray": lanes are
-        stepped by the nodes of a Ray cluster.
+        "local": one process per role; "serial": everything in this process, bit-for-bit reproducible; "ray": the nodes
+        of a Ray cluster step the lanes.
     address
-        With backend="ray" the cluster: "auto", or the address of its head node; None: one of this machine, started for
+        With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
         the run.
     nodes
-        With backend="ray": how many nodes of the cluster step lanes, "all", or how many of those that have a custom
-        resource of Ray's, by its name.
+        With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource,
+        by resource name.
     evaluator
-        With backend="ray": where evaluations play; "node": on the first node, which has a core for them beside its
-        rollout workers'.
+        With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
+        its rollout workers.
     num_learners
-        Learners of the policy, a process each, on device="cuda" a GPU each; each computes a share of every update. With
-        backend="local" and central inference each has a policy worker.
+        Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every
+        update. With backend="local" and central inference, each has its own policy worker.
     learner_nodes
-        With backend="ray": how many of these learners are on a node of their own, each on another, or how many on those
-        that have a custom resource of Ray's, by its name; the first learner is at home.
+        With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
+        resource name. The first learner always runs at home.
     device
         Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
-        bfloat16 where the GPU or CPU that a role computes on is faster in it, else float32.
+        bfloat16 where the role's GPU or CPU is faster with it, else float32.
     encoder
-        "mlp", "nature_cnn", "impala_resnet"; "auto": by observation; your nn.Module as "module:Class" or
+        "mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
         "file.py:Class", in Python also the class itself or a callable.
     hidden_sizes
         Widths of the hidden layers of mlp networks.
     activation
         Activation of mlp networks.
     normalize_observations
-        Running normalisation of float observations; its statistics travel with the weights.
+        Running normalisation of float observations; its statistics are part of the weights.
     rewards
-        What is learned from: the environment's rewards, or "rudder": delayed ones are handed to the steps that earned
-        them, as a network beside the policy finds out; reported returns stay true.
+        "environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+        earned them, by a network trained beside the policy. Reported returns stay unchanged.
     redistribution_attribution
-        What a step is credited with: the difference that it makes to the prediction, or integrated gradients.
+        Credit of a step: the difference that it makes to the prediction, or integrated gradients.
     redistribution_points
         Points on the path of integrated gradients.
     redistribution_max_error
-        Original rewards are used while predictions leave so much of the returns' variance unexplained.
+        Original rewards are used while predictions leave more than this share of the returns' variance unexplained.
     redistributor_size
         Memory cells of the network that predicts returns.
     redistributor_learning_rate
-        Step size of its optimiser.
+        Step size of this network's optimiser.
     redistributor_interval
-        Steps of the run for each of its updates.
+        Steps of the run per update of this network.
     redistributor_batch_size
-        Episodes per update.
+        Episodes per update of this network.
     redistributor_lessons
-        Episodes that it learns from: those that it predicts worst are kept.
+        Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept.
     redistributor_chunk
-        Steps that its gradients go back over; longer episodes are cut into chunks that overlap by half.
+        Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half.
     redistributor_max_steps
-        Longer episodes are not learned from.
+        Longest episode to learn from.
     gamma
         Discount per step.
     learning_rate
-        Step size of the optimiser, or a function of progress: "module:name", "file.py:name", in Python itself.
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
     learning_rate_schedule
-        "linear" decays a number to 0 over total_steps; a function says all by itself.
+        "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
         Transitions per update, drawn from the replay buffer.
     buffer_size
-        Transitions that the replay buffer keeps; the oldest is overwritten.
+        Capacity of the replay buffer in transitions; the oldest is overwritten.
     learning_starts
         Steps before the first update; continuous actions are uniformly random until then.
     updates_per_step
-        Updates for each step: the rate limiter holds back whichever of learner and rollout workers is ahead.
+        Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio.
     ratio_slack
-        Updates that either side may be ahead; None: a few, with backend="serial" those due for one step of all lanes.
+        Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
+        lanes.
     n_step
-        Steps of reward in a transition, fewer at the end of an episode (appendix D).
+        Length n of n-step returns, shorter at the end of an episode (appendix D).
     publish_interval
-        Updates between two publications of the weights to those who act.
+        Updates between two publications of the weights to the acting roles.
     hindsight
-        Write ended episodes again as if goals that they achieved had been meant (arXiv:1707.01495): goals of the same
-        or later steps, of any step, or of the last one. None: not.
+        Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
+        goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final").
+        None: off.
     goals_per_step
-        Achieved goals for each step, with hindsight="future" or "episode" (section 4.5: k).
+        Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k).
     prioritized
-        Prioritized replay (arXiv:1511.05952): transitions of large error are drawn more often. Importance weights apply
-        to the critics' loss alone.
+        Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Importance weights
+        apply to the critics' loss alone.
     priority_alpha
-        Exponent of the priorities: 0 uniform, 1 in proportion (arXiv:1511.05952, proportional variant).
+        Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952).
     priority_beta
         Exponent of the importance weights at the start (arXiv:1511.05952).
     priority_beta_final
         Exponent of the importance weights at total_steps; not annealed here.
     actor_learning_rate
-        Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'.
+        Step size of the policy's optimiser, or a function of progress; None: learning_rate.
     tau
-        How far the target networks move towards the online ones; 1: they are copied.
+        Fraction by which target networks move towards the online networks; 1: copied.
     exploration_noise
-        Standard deviation of the noise on actions in [-1, 1], the same in every lane.
+        Standard deviation of the noise on actions in [-1, 1], equal in every lane.
     target_period
         Updates between two moves of the target networks (appendix D).
     max_actor_grad
-        Each element of the policy's gradient is clipped to this size (appendix D); None: not at all.
+        Bound on each element of the policy's gradient (appendix D); None: no clipping.
     eviction_alpha
-        In a full buffer a new transition replaces one drawn in proportion to its priority to this power, 0 or less
-        (appendix D): those of small error go first. None: it replaces the oldest.
+        In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
+        (appendix D): small errors go first. None: the oldest is replaced.
     seed
-        Seeds weights, environments and exploration.
+        Seed of weights, environments and exploration.
     total_steps
-        Budget in steps; schedules run over it.
+        Budget in steps; schedules span it.
     max_seconds
-        Budget in seconds of wall-clock time. A last evaluation may take a tenth of it more, and 10 s at least.
+        Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
     target_return
-        The run ends when the evaluator's mean return reaches this.
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
-        Steps between evaluations, or below 1 a fraction of total_steps; "continuous": one after the other, always of
-        the newest weights; None: twenty in total_steps, or with a target_return at most a fifth of the time is spent on
-        them (serial: after each batch); 0: never.
+        Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
+        newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
+        after each batch).
     eval_episodes
-        Episodes per evaluation; of games, how many against each opponent, from each seat or by each policy.
+        Episodes per evaluation; in games, episodes per opponent and seat or policy.
     eval_exploration
-        Evaluations sample their actions, or where none are sampled explore as at the end of training.
+        Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
         Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
     checkpoint_interval
-        Steps between checkpoints; None: ten in total_steps; 0: only at the end.
+        Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
-        Checkpoints kept besides the best.
+        Number of checkpoints kept, besides the best.
     run_dir
-        Where the run is written; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written at all.
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
-        Checkpoints hold the replay buffer too, as far as it changed since the last: learning waits meanwhile. A run
-        resumed without it fills it again before it learns.
+        Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+        refills the buffer before it learns.
     """
 
     def __init__(

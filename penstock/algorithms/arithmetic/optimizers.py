@@ -117,11 +117,11 @@ class AdamConfig(SegmentConfig):
     """Settings of Adam (arXiv:1412.6980)."""
 
     adam_beta1: Tunable[float] = 0.9
-    """Decay of the optimiser's mean gradient."""
+    """Decay rate of the running mean of gradients."""
     adam_beta2: Tunable[float] = 0.999
-    """Decay of its mean squared gradient."""
+    """Decay rate of the running mean of squared gradients."""
     adam_eps: Tunable[float] = 1e-5
-    """What it adds to the root of the mean square."""
+    """Constant added to the root of the mean square."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

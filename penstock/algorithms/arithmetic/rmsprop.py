@@ -18,11 +18,11 @@ class RMSPropConfig(SegmentConfig):
     """Settings of the optimiser of A3C's time."""
 
     rmsprop_decay: Tunable[float] = 0.99
-    """Decay of the running mean of squared gradients."""
+    """Decay rate of the running mean of squared gradients."""
     rmsprop_eps: Tunable[float] = 0.01
-    """Keeps steps finite where gradients are small."""
+    """Constant that bounds steps where gradients are small."""
     rmsprop_eps_inside: bool = True
-    """Where epsilon stands: g / sqrt(s + eps), as in TensorFlow and the papers' codes; False: g / (sqrt(s) + eps)."""
+    """True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps)."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -21,9 +21,9 @@ class ControlConfig(PrioritizedConfig):
     """Settings of algorithms for continuous control from replay."""
 
     actor_learning_rate: Tunable[Scheduled | None] = None
-    """Step size of the policy's optimiser, or a function of progress; None: learning_rate, as the critics'."""
+    """Step size of the policy's optimiser, or a function of progress; None: learning_rate."""
     tau: Tunable[float] = 0.005
-    """How far the target networks move towards the online ones."""
+    """Fraction by which target networks move towards the online networks per update."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""

@@ -22,13 +22,13 @@ class ProximalConfig(AdamConfig):
     num_epochs: int = 1
     """Passes over each batch."""
     gae_lambda: Tunable[float] = 0.95
-    """Lambda of the advantage estimator."""
+    """Lambda of generalised advantage estimation."""
     normalize_advantages: bool = True
-    """Advantages have mean 0 and standard deviation 1 in each update."""
+    """Normalise advantages to mean 0 and standard deviation 1 in each update."""
     clip_range: Tunable[float] = 0.2
-    """How far the probability ratio may move from 1."""
+    """Distance that the probability ratio may move from 1."""
     target_kl: Tunable[float | None] = None
-    """A batch's remaining updates are left out once the loss's approx_kl exceeds 1.5 times this (nats)."""
+    """The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never."""
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
