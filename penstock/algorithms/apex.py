@@ -92,7 +92,7 @@ class ApeX(DQN):
         )  # fmt: skip
 
     def record_columns(self) -> tuple[Column, ...]:
-        """What first priorities are found from: the values of the action taken and of the best one."""
+        """Columns for first priorities: the values of the action taken and of the best action."""
         return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:

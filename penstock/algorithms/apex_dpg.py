@@ -91,7 +91,7 @@ class ApeXDPG(DDPG):
         return absolute_td_error
 
     def record_columns(self) -> tuple[Column, ...]:
-        """What first priorities are found from: values of the action taken, and of the policy's, its best one."""
+        """Columns for first priorities: the values of the action taken and of the policy's action."""
         return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: DeterministicActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:

@@ -167,7 +167,7 @@ class DQN(ReplayAlgorithm):
         )  # fmt: skip
 
     def _distribution(self) -> Callable[[int], ReturnDistribution] | None:
-        """What makes the distribution of returns from the width of the features."""
+        """Constructor of the head for the distribution of returns, called with the width of the features."""
         c = self.config
         match c.distributional:
             case "c51":
@@ -199,7 +199,7 @@ class DQN(ReplayAlgorithm):
         return {"action": policy.sample(request.noise)} | self._memory_before(request), memory
 
     def _memory_before(self, request: Request) -> dict[str, Tensor]:
-        """What is recorded of the memory state before a step: zeros where an episode begins."""
+        """Memory state recorded before a step: zeros where an episode begins."""
         return {"memory": request.memory.masked_fill(request.first.unsqueeze(1), 0.0)} if self.state_size else {}
 
     @property
@@ -352,5 +352,5 @@ class DQN(ReplayAlgorithm):
 
 
 def _of_actions(outputs: Tensor, action: Tensor) -> Tensor:
-    """What a network says of one action in each row, ``[B, M]`` of ``[B, A, M]``."""
+    """Select one action per row, ``[B, M]`` of ``[B, A, M]``."""
     return outputs[torch.arange(len(action), device=action.device), action]

@@ -38,9 +38,9 @@ LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
 AT_ONCE_NBYTES = 1 << 26  # of episodes side by side, filled up to the largest: of more several passes are made
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
-"""What travels with the predictor's weights."""
+"""Running means published with the predictor's weights."""
 COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
-"""What travels behind that, for one that takes its owner's place."""
+"""Running means published after these, from which a successor of the redistributor continues."""
 
 
 def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
@@ -65,7 +65,7 @@ def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.o
 
 
 def told_by(predictor: ReturnPredictor, share: float) -> dict[str, float]:
-    """What is shown of a predictor, and of the share of the last batch's steps whose rewards were redistributed."""
+    """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
     told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
     return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
 
@@ -104,7 +104,7 @@ class Rudder:
 
     @property
     def error(self) -> float:
-        """What predictions leave unexplained of how new episodes' returns differ; at first nothing is trusted."""
+        """Share of the variance of new episodes' returns that predictions leave unexplained; 1 at first."""
         return max(DECAY**self.episodes, unexplained(self._squared_error, self._variance))
 
     @property
@@ -226,7 +226,7 @@ class Rudder:
             begin, told = begin + half, end
 
     def state(self) -> dict[str, Any]:
-        """What it has beside the predictor, as tensors and plain values."""
+        """State besides the predictor, as tensors and plain values."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "random": self._random.bit_generator.state,
@@ -290,7 +290,7 @@ class LessonBatch:
         self._last = lengths - 1
 
     def inputs(self, predictor: ReturnPredictor, rows: slice) -> Tensor:
-        """What goes into a predictor in successive rows."""
+        """Inputs of a predictor for successive rows."""
         before = self.obs[rows.start - 1] if rows.start else self.before
         return predictor.inputs(self.obs[rows], before, self.first[rows], self.action[rows])
 
@@ -309,7 +309,7 @@ def contributions(
     before: Tensor,
     num_points: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What each step of a chunk contributed to what is predicted at the chunk's end, or at the end of its episode.
+    """Contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
 
     Parameters
     ----------

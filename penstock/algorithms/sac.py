@@ -85,7 +85,7 @@ class SAC(ControlAlgorithm):
         return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
-        """What the policy climbs: the smaller of both values, float32 ``[N]``."""
+        """Objective of the policy: the smaller of both values, float32 ``[N]``."""
         return model.q(obs, action).amin(0)
 
     def alpha(self, model: StochasticActorCritic) -> Tensor:

@@ -88,5 +88,5 @@ class TQC(SAC):
         return td_error, {"critic_loss": critic_loss, "q": quantiles, **metrics}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
-        """What the policy climbs: the mean of all critics' quantiles, none left out, float32 ``[N]``."""
+        """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""
         return model.q(obs, action).mean((0, 2))

@@ -30,7 +30,7 @@ IMAGE_CRITIC_SIZES = (256,)
 
 
 class ContinuousActorCritic(PolicyNetwork):
-    """What the networks for continuous actions have in common: observations, actor trunk and critics.
+    """Base of the networks for continuous actions: observations, actor trunk and critics.
 
     From vectors, actor and critics have layers of their own (``config.hidden_sizes``), and critics see observation
     and action side by side. Where an image is among the observations, or with the user's own encoder, the actor has one
@@ -104,7 +104,7 @@ class ContinuousActorCritic(PolicyNetwork):
         return Critics(input_size, sizes, activation, num_critics, num_quantiles)
 
     def actor(self, observation: Tensor) -> Tensor:
-        """What the actor says of observations ``[N, *shape]`` as they lie in their column, float32 ``[N, numbers]``."""
+        """Actor output for observations ``[N, *shape]`` as they lie in their column, float32 ``[N, numbers]``."""
         x = self.input(observation)
         if isinstance(self.encoder, MLP):
             return self.encoder(x, self.actor_head)

@@ -28,7 +28,7 @@ NATURE_CNN_MINIMUM = 36
 
 
 class EncoderError(ValueError):
-    """What was given as an encoder is none; what goes wrong inside a user's own is raised as it is."""
+    """The given object is no encoder; errors within a user's encoder are raised unchanged."""
 
 
 class SideBySide(nn.Module):

@@ -76,7 +76,7 @@ class EpsilonGreedy:
         return torch.where(explores, action, self.mode())
 
     def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """What is chosen by, whatever the noise is: these same values (see :class:`NoisyGreedy`)."""
+        """Values to choose by, independent of the noise (see :class:`NoisyGreedy`)."""
         return self
 
     def mode(self) -> Tensor:
@@ -105,7 +105,7 @@ class NoisyGreedy:
         self.legal = legal
 
     def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """What is chosen by once the noise, uniform in [0, 1), float32 ``[..., 1]``, is known."""
+        """Values to choose by, given the noise: uniform in [0, 1), float32 ``[..., 1]``."""
         return EpsilonGreedy(self.values(noise), self.epsilon, self.legal)
 
     def sample(self, noise: Tensor) -> Tensor:

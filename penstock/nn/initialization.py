@@ -1,4 +1,4 @@
-"""How layers start: orthogonal weights and zero biases."""
+"""Initialisation of layers: orthogonal weights and zero biases."""
 
 import math
 from typing import TypeVar

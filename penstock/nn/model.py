@@ -32,7 +32,7 @@ MEMORIES = ("none", "gru", "lstm")
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """What an :class:`ActorCritic` is made of.
+    """Settings of an :class:`ActorCritic`.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class NetworkConfig:
 
 
 class Observed(NamedTuple):
-    """What an :class:`ActorCritic` makes of one row of each of N lanes.
+    """Outputs of an :class:`ActorCritic` for one row of each of N lanes.
 
     Attributes
     ----------
@@ -196,7 +196,8 @@ class ActorCritic(PolicyNetwork):
             return Observed(self._distribution(features, observation), value, features, state)
 
     def features(self, observation: Tensor, first: Tensor, state: Tensor) -> Tensor:
-        """What the policy's head sees of segments, float32 ``[T, B, F]``; parameters as for `evaluate`."""
+        """Features that the policy's head receives for segments, float32 ``[T, B, F]``; parameters as for
+        `evaluate`."""
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         features = self.encoder(self.input(observation.flatten(0, len(leading) - 1)))
         with without_autocast(features.device):

@@ -11,7 +11,7 @@ from penstock.nn.observations import CompositeInput, ObservationInput
 
 
 class Choice(Protocol):
-    """How one may act on each of some observations."""
+    """Choices of action for each of several observations."""
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions, with the lanes' own random numbers ``[..., K]``."""

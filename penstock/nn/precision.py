@@ -41,7 +41,7 @@ def is_native(*tensors: Tensor) -> bool:
 
 
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:
-    """What a head makes of features, computed in float32 whatever ``torch.autocast`` says."""
+    """Output of a head, computed in float32 even within ``torch.autocast``."""
     with without_autocast(features.device):
         answer: Tensor = head(features.float())
         return answer

@@ -267,7 +267,7 @@ class QNetwork(PolicyNetwork):
         return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
 
     def _outputs(self, features: Tensor, noise: Tensor | None, fractions: Tensor | None = None) -> Tensor:
-        """What says how returns are distributed, ``[..., A, M]``."""
+        """Parameters of the return distributions, ``[..., A, M]``."""
         assert self.distribution is not None
         if isinstance(self.distribution, ImplicitQuantileReturns):
             features = self.distribution.at(features, fractions)

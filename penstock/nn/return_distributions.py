@@ -1,4 +1,4 @@
-"""What a Q-network says of returns beside their mean: probabilities of fixed returns, or quantiles.
+"""Return distributions of a Q-network: probabilities of fixed returns, or quantiles.
 
 Each turns the numbers that a head gives for an action into the mean return, by which actions are chosen.
 """

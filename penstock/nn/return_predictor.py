@@ -143,7 +143,7 @@ class ReturnPredictor(nn.Module):
         self.register_buffer("told", torch.zeros(num_told, dtype=torch.float64))
 
     def inputs(self, obs: Tensor, before: Tensor, first: Tensor, action: Tensor) -> Tensor:
-        """What goes into the cells.
+        """Inputs of the memory cells.
 
         Parameters
         ----------

@@ -30,14 +30,14 @@ WINDOW = 100
 MUTATION_RATE = 0.15
 """Sample Factory: probability that a setting is mutated (``pbt_mutation_rate``)."""
 MOST_RESCUES = 3
-"""How often each member may fail before a decision is carried out that is no rescue."""
+"""Rescues in a row, per member, after which the population counts as failed."""
 SMALLEST_GAP, SMALLEST_RELATIVE_GAP = 1e-6, 0.1
 """Sample Factory: what the best have to be ahead of whoever is replaced, and as a share of their score's size."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a population is trained.
+    """Rules of population-based training.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to become of a member.
+    """Decision about a member.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Decision:
 
 @dataclass
 class Member:
-    """What is known of one member.
+    """State of one member.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class Population:
         return steps >= self.rules.start and steps - self.members[member].since >= self.rules.interval
 
     def _extreme(self, count: int) -> int:
-        """How many of so many members are the worst, and how many the best: never the same ones."""
+        """Numbers of members that count as the worst and as the best; the two sets never overlap."""
         return min(math.ceil(round(self.rules.fraction * count, 9)), count // 2)
 
     def _rank(self, member: int, scores: Sequence[float | None]) -> list[int]:
@@ -237,7 +237,7 @@ class Population:
         return sorted(range(len(scores)), key=lambda number: (-(scores[number] or 0.0), number))
 
     def _parent(self, member: int, scores: Sequence[float | None], random: np.random.Generator) -> int | None:
-        """Whom a member copies; None: nobody."""
+        """Return the member to copy; None: none."""
         own = scores[member]
         assert own is not None
         if self.rules.rule == "tournament":

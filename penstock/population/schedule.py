@@ -103,7 +103,7 @@ def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str |
 
 
 def _read_json(text: str) -> dict[str, Any]:
-    """What an object says that a command line gives."""
+    """Parse a schedule given as JSON on a command line."""
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError as error:

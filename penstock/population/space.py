@@ -1,4 +1,4 @@
-"""What a population may change of its members' settings: a TOML file with a table for each.
+"""Search space of a population: a TOML file with a table per setting.
 
 ::
 
@@ -102,7 +102,7 @@ class PopulationSpace:
         return [dimension.name for dimension in self.dimensions]
 
     def starts(self, given: Sequence[Mapping[str, Any]], random: np.random.Generator) -> list[dict[str, float]]:
-        """What members start from: what each is given, and drawn values else.
+        """Initial settings of the members: given values, the rest drawn.
 
         Drawn values lie apart: of N members each draws every setting from another Nth of what members start from, in an
         order of its own for each setting (a Latin hypercube).

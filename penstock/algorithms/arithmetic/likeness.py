@@ -1,4 +1,4 @@
-"""How far feature vectors of states lie from each other: what attentive and elite replay choose by."""
+"""Distances between feature vectors of states, by which attentive and elite replay rank segments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def projection(num_features: int, width: int, seed: int) -> Tensor:
 
 
 def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2.0) -> Tensor:
-    """How differently the network sees the same states now and then, one number for each segment.
+    """Distance between recorded and current features of the same states, one number per segment.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2
 
 
 def remoteness(states: Tensor, valid: Tensor, here: Tensor, distance: str, p: float = 2.0) -> Tensor:
-    """How far the states of segments lie from where the lanes are, in the mean over states and lanes.
+    """Distance of segments from the lanes' present states, averaged over states and lanes.
 
     Parameters
     ----------

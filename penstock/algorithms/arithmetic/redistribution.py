@@ -109,7 +109,7 @@ def return_equivalent(contribution: Tensor, return_: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Account:
-    """What has become of the episode that each of N lanes is in, as far as it was handed out already.
+    """Running redistribution of the episode that each of N lanes is in.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ def _redistribute_natively(
 
 
 def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
-    """What each step's squared error counts in the losses of the predictor.
+    """Weight of each step's squared error in the predictor's losses.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: 
 
 
 def variance_to_explain(recent: float, of_all: float) -> float:
-    """How far returns lie apart, ``max(Var G, Var of all G / 4)``.
+    """Variance that predictions have to explain, ``max(Var G, Var of all G / 4)``.
 
     A policy's episodes become alike when it has learned something. A predictor that is half a deviation of all returns
     off still tells what earned them, though it knows the last ones no better than their mean does.
@@ -288,7 +288,7 @@ def variance_to_explain(recent: float, of_all: float) -> float:
 
 
 def squared_error(return_: float, prediction: float, mean: float, variance: float) -> float:
-    """How wrong the prediction of an episode's return is, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
+    """Bounded squared error of a predicted return, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
 
     At most it counts as much as if the mean had been predicted, or something as far off as returns are from their mean:
     one episode that is longer than any before may be predicted a hundred deviations off, and does not speak for the

@@ -35,7 +35,7 @@ def rescale(x: Array) -> Array:
 
 
 def inverse_rescale(x: Array) -> Array:
-    """What :func:`rescale` makes ``x`` of (arXiv:1805.11593, proposition A.2).
+    """Inverse of :func:`rescale` (arXiv:1805.11593, proposition A.2).
 
         h^-1(x) = sign(x) (z^2 - 1)    with    z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon)
 

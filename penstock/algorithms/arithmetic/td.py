@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 
 def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
-    """What a value should become, ``y = r + discount * next_value``.
+    """One-step target, ``y = r + discount * next_value``.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
 
 
 def n_step_targets(reward: Tensor, discount: Tensor, value: Tensor, valid: Tensor, n_step: int) -> Tensor:
-    """What the values along sequences should become (R2D2, OpenReview r1lyTjAqYX, section 2.3, before rescaling).
+    """n-step targets along sequences (R2D2, OpenReview r1lyTjAqYX, section 2.3, before rescaling).
 
         y_t = sum_{k<m} d_t ... d_{t+k-1} r_{t+k} + d_t ... d_{t+m-1} v_{t+m}
 
@@ -134,7 +134,7 @@ def huber(error: Tensor) -> Tensor:
 
 
 def squared_td_error(q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """What critics minimise, ``sum_i mean_n w_n (q_in - y_n)^2``, with its gradient made at once.
+    """Loss of the critics, ``sum_i mean_n w_n (q_in - y_n)^2``, computed together with its gradient.
 
     Parameters
     ----------

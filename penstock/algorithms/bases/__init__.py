@@ -1,1 +1,1 @@
-"""What algorithms have in common: the base classes of each family."""
+"""Base classes of the algorithm families."""

@@ -1,4 +1,4 @@
-"""What every algorithm has in common: a network that acts, and how it acts."""
+"""Base class of every algorithm: its network, and how it acts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Metrics = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Request:
-    """What a policy is asked: an action for each of N lanes.
+    """Request for one action in each of N lanes.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class Algorithm:
 
     Config: ClassVar[type[AnyConfig]]
     data_path: str | type
-    """How experience gets from lanes to the learner: "segments", "mixture", "circular", "replay", "sequences",
-    "gradients", or a class of one's own. Where the settings decide, an instance has another one than its class."""
+    """Data path: "segments", "mixture", "circular", "replay", "sequences", "gradients", or a custom class. An
+    instance's data path may depend on its settings."""
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""
 

@@ -1,4 +1,4 @@
-"""What algorithms for continuous control have in common: actions in [-1, 1], an actor, critics, moving targets."""
+"""Base of algorithms for continuous control: actions in [-1, 1], an actor, critics, moving targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PPO and APPO have in common: several passes over each batch, which the clipped objective makes safe."""
+"""Base of PPO and APPO: several passes over each batch, kept safe by the clipped objective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms that learn from replay have in common: a target network, optimisers, and one update after another."""
+"""Base of algorithms that learn from replay: a target network, optimisers, and one update after another."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class ReplayAlgorithm(Algorithm):
         return "redistributed_replay" if config.hindsight is None else "hindsight"
 
     def sampler(self) -> Sampler:
-        """How transitions are drawn: uniformly, or by priority with weights divided by the largest in the batch."""
+        """Return the sampler: uniform, or by priority with weights divided by the largest in the batch."""
         c = self.config
         if isinstance(c, PrioritizedConfig) and c.prioritized:
             return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch")
         return Uniform()
 
     def first_priorities(self) -> FirstPriorities | None:
-        """What finds the priorities of new rows, a function that imports no torch; None: the largest so far.
+        """Function that computes the priorities of new rows without torch; None: the largest priority so far.
 
         Rollout workers call it. `act` then records value (of the action taken) and max_value.
         """
@@ -85,7 +85,7 @@ class ReplayAlgorithm(Algorithm):
         return None
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """What each loss trains, by the loss's name, and the learning rate that its schedule starts from."""
+        """Parameters that each loss trains, by the loss's name, with the initial learning rate."""
         raise NotImplementedError
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
@@ -162,7 +162,7 @@ class ReplayAlgorithm(Algorithm):
         polyak_([self._whole_target], [self._whole_model], tau)
 
     def learning_state(self) -> dict[str, Any]:
-        """What only the learner has, as tensors and plain values."""
+        """State that only the learner has, as tensors and plain values."""
         return {
             **({"target": self.target.state_dict()} if self.has_target else {}),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},

@@ -1,4 +1,4 @@
-"""What algorithms that learn from fresh segments have in common: acting, batches, updates."""
+"""Base of algorithms that learn from fresh segments: acting, batches, updates."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class SegmentAlgorithm(Algorithm):
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """Where segments are replayed, a mixture; where rewards are redistributed, a path with a redistributor."""
+        """Return "mixture" with replayed segments, "redistributed" with redistributed rewards, else the class's data
+        path."""
         if cls.data_path == "segments":
             if config.replayed_sources:
                 return "mixture"
@@ -111,14 +112,14 @@ class SegmentAlgorithm(Algorithm):
         """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""
 
     def learning_state(self) -> dict[str, Any]:
-        """What only the learner has, as tensors and plain values."""
+        """State that only the learner has, as tensors and plain values."""
         return {}
 
     def updated(self, model: Any, updates: int) -> None:
         """The model has made so many updates: the learner calls it after each. Nothing follows, here."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """What the loss aims at, without gradient, by name; it finds them in ``batch.targets``.
+        """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class SegmentAlgorithm(Algorithm):
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
-        """What each update from a batch learns from, in order: here there is one update, from all of it.
+        """Yield the minibatch of each update from a batch; here one update learns from all of it.
 
         Parameters
         ----------
