@@ -291,7 +291,7 @@ class Config(PopulationConfig):
 
     @property
     def shared_by_learners(self) -> dict[str, int]:
-        """What several learners have equal shares of, in words, and how many of it there are."""
+        """Quantities that learners share equally: description and amount."""
         return {}
 
     @property

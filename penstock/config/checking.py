@@ -1,4 +1,4 @@
-"""What values are legal for a field, and what is said of those that are not."""
+"""Checks of field values, and the messages about illegal ones."""
 
 from __future__ import annotations
 

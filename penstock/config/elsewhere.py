@@ -1,4 +1,4 @@
-"""What other libraries call our settings, and what people who know those write: each is told the setting of ours.
+"""Names of settings in other libraries, and the hints that lead from them to Penstock's.
 
 Names and values are those of Stable-Baselines3, CleanRL, RLlib and Sample Factory.
 """
@@ -230,7 +230,7 @@ _VALUES = {
 
 
 def setting_hint(name: str, known: Collection[str]) -> str:
-    """What a setting of another library is here, as the second half of a message; nothing if it is none.
+    """Return the hint for a setting's name in another library, as the second half of a message; empty if unknown.
 
     Parameters
     ----------

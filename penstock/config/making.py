@@ -60,7 +60,7 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
 
 
 def cannot_change(name: str, found: str, legal: Any, why: str) -> ConfigError:
-    """What is said of a setting that was to change within a run."""
+    """Error for a setting that cannot change within a run."""
     return ConfigError(
         f"{name}={found} is not legal here: {name} cannot change within a run, and is {legal!r} in this one, because "
         f"{why}. Start a new run for another"

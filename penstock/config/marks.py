@@ -1,4 +1,4 @@
-"""What the type of a setting says of it, beside what values it takes."""
+"""Marks on the types of settings."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class MixtureConfig(AsynchronousConfig):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What each batch is a mix of."""
+        """Sources of each batch."""
         return parse_sources(self.replay, self.segments_per_batch)
 
     @property

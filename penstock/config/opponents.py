@@ -76,7 +76,7 @@ def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
 
 
 def name_of(opponent: str | Callable[..., Any]) -> str:
-    """What an opponent of ``eval_against`` is called in results: of a place, what is found there."""
+    """Name of an opponent of ``eval_against`` in results; for a place, the name of the object there."""
     if isinstance(opponent, str):
         return opponent.rpartition(":")[2]
     return str(getattr(opponent, "__qualname__", type(opponent).__name__))

@@ -71,7 +71,7 @@ class FreshConfig(Config):
 
     @property
     def replayed_sources(self) -> tuple[Source, ...]:
-        """Where the other segments of a batch come from."""
+        """Sources of the replayed segments of a batch."""
         return ()
 
 

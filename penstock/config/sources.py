@@ -25,12 +25,12 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
         "insertion_group",
     ),
 }  # fmt: skip
-"""What may be said of each kind of source beside its share."""
+"""Settings of each kind of source, besides its share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a share of every batch comes from.
+    """Source of a share of every batch.
 
     Written as text it is ``kind:share`` and what differs from the defaults, such as ``elite:1/2,capacity=1000``.
 

@@ -107,7 +107,7 @@ class Catalogue:
         return Known(run, stamp, {"id": id_, **json_values(run.summary)})
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
-        """What a run was made with, and which films there are; what may be a secret is masked."""
+        """Settings, environment and films of a run; possible secrets are masked."""
         info = dict(run.directory.info)
         if isinstance(info.get("command"), str):
             info["command"] = masked_command(info["command"])
@@ -120,7 +120,7 @@ class Catalogue:
         }
 
     def feed(self, run: RecordedRun) -> Feed:
-        """What was read of a run so far: of the last few runs that were asked for it is kept."""
+        """Feed of a run; the feeds of the most recently requested runs are kept."""
         path = run.directory.path
         with self._lock:
             feed = self._feeds.pop(str(path), None) or Feed(path)
@@ -131,13 +131,13 @@ class Catalogue:
 
 
 def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """What runs have otherwise: a row per setting, version, commit and machine, with a value per run."""
+    """Differences between runs: a row per setting, version, commit and machine, with a value per run."""
     found = differences(runs)
     return [{"name": name, "values": [masked(value, name) for value in values]} for name, values in found.items()]
 
 
 def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
-    """What runs can be grouped by: the algorithm, and settings in which runs of one algorithm differ."""
+    """Keys to group runs by: the algorithm, and settings in which runs of one algorithm differ."""
     configs: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         configs.setdefault(run.directory.algorithm, []).append(run.directory.config)

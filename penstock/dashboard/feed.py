@@ -1,4 +1,4 @@
-"""What a run has logged so far, small enough to draw, and what comes behind that."""
+"""Logged data of a run, thinned for drawing, and the lines that follow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_LOG_LINES = 500
 
 @dataclass
 class Feed:
-    """What was read of a run's growing files, by one reader at a time."""
+    """Data read from a run's growing files, by one reader at a time."""
 
     path: Path
     columns: dict[str, Columns] = field(default_factory=lambda: {METRICS: Columns(), HARDWARE: Columns()})
@@ -43,7 +43,7 @@ class Feed:
             }
 
     def share_read(self) -> float:
-        """How much of the metrics was read, while `whole` reads them: 0 to 1."""
+        """Share of the metrics read so far, while `whole` reads them: 0 to 1."""
         try:
             size = os.lstat(self.path / METRICS).st_size
         except OSError:

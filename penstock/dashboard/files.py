@@ -52,7 +52,7 @@ class RunFile:
         return self.path.suffix in _TEXTS
 
     def row(self) -> dict[str, Any]:
-        """What the page is told of it."""
+        """Row for the page."""
         return {"id": self.id, "name": self.name, "size": self.size, "time": self.time, "is_text": self.is_text}
 
 

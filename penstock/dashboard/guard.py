@@ -1,4 +1,4 @@
-"""Whom the dashboard answers: a browser that was given the token, asks for this host and wants to read."""
+"""Authorisation of requests: token, host and method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be a secret, by its name, is not shown."""
+"""Masking of possible secrets, by name."""
 
 from __future__ import annotations
 

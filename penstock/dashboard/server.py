@@ -1,4 +1,4 @@
-"""What the dashboard answers: its pages, what they ask for, and the signal that stops a run."""
+"""Routes of the dashboard: its pages, their data, and the signal that stops a run."""
 
 from __future__ import annotations
 

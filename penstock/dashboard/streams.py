@@ -1,4 +1,4 @@
-"""What open pages are told as it happens: runs that change, lines that come, curves that grow."""
+"""Server-sent events for open pages: changed runs, new lines, growing curves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
 
 
 async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
-    """What is new in the files of a run, with the cursor behind it as the event's id, and its status."""
+    """New lines of a run's files, with the cursor behind them as event id, and the run's status."""
     status: dict[str, Any] = {}
     state = ""
     while True:
@@ -59,7 +59,7 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
 async def curve_events(
     catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
 ) -> AsyncIterator[str]:
-    """How many runs were read so far, until all are; then their curves, as often as these change."""
+    """Number of runs read so far, then all curves, again whenever they change."""
     shown: dict[str, Any] = {}
     while True:
         runs = await run_in_threadpool(catalogue.chosen, words, ids)

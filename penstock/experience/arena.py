@@ -21,15 +21,15 @@ class Control(IntEnum):
     GOAL = 1
     """The learner takes no further batch once it has learned from this many steps."""
     WEIGHTS_SET = 2
-    """How often parameters that rollout workers share were replaced from outside; written by the learner."""
+    """Replacements of the shared parameters from outside; written by the learner."""
     PACE = 3
     """Nanoseconds that the learner's last batch took it; 0 where time is to decide nothing; written by the learner."""
     MEETING = 4
-    """How often the learners of a group were asked to come together; written by the first of them."""
+    """Meetings requested of a learner group; written by the first learner."""
     CALLS = 5
-    """How often they were called to something that all of them do; written by the first of them."""
+    """Joint operations requested of a learner group; written by the first learner."""
     TOGETHER = 6
-    """How often they have come together; written by the first of them."""
+    """Meetings held by a learner group; written by the first learner."""
     UPDATES = 7
     """Updates that they have made; written by the first of them."""
     BATCHES = 8
@@ -37,7 +37,7 @@ class Control(IntEnum):
 
 
 class Contribution(IntEnum):
-    """What a rollout worker that learns itself has brought so far, in its row of ``contributions``."""
+    """Counters of a rollout worker that learns, in its row of ``contributions``."""
 
     STEPS = 0
     """Steps learned from."""

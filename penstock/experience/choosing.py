@@ -8,7 +8,7 @@ import numpy as np
 
 
 def num_candidates(count: int, multiplier: float, anneal: float, progress: float, size: int) -> int:
-    """How many segments are looked at, so that `count` of them are taken.
+    """Number of candidates to examine in order to take `count` segments.
 
     The multiplier falls to 1 in a straight line while the learner is on the way to a fraction `anneal` of its steps,
     and stays there: everything that is looked at is taken then, which is uniform.
@@ -67,7 +67,7 @@ def choose(distance: np.ndarray, uses: np.ndarray, count: int, strategy: int) ->
 
 
 class Uses:
-    """How often the segment in each row of a store has been used, counted from 1.
+    """Uses of the segment in each row of a store, counted from 1.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class FrameStacks:
-    """What a segment's stacked observations ``[R, k, ...]`` become where the whole segment lies in one place.
+    """Storage of a segment's stacked observations ``[R, k, ...]``, where the whole segment lies in one place.
 
     Each row brings one frame that was not there before, and the first row k. A row that begins an episode is padded
     with repetitions of its frame, or with one other, such as zeros. So ``R + k`` frames are enough.

@@ -1,4 +1,4 @@
-"""Where everything lies in the arena: computed once from a few numbers, the same in every process."""
+"""Layout of the arena: computed once from a few numbers, identical in every process."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Lessons:
 
 @dataclass
 class _Open:
-    """What has come of an episode that has not ended yet."""
+    """Episode that has not ended yet."""
 
     obs: list[np.ndarray] = field(default_factory=list)
     action: list[np.ndarray] = field(default_factory=list)
@@ -171,6 +171,6 @@ class Assembly:
 
 
 def _pieces(begins: np.ndarray, length: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Where the episodes of a segment begin and end in it, of which some begin at these rows."""
+    """Bounds of the episodes within a segment, given the rows at which some begin."""
     cuts = sorted({0, *begins.tolist()})
     return cuts, [*cuts[1:], length]

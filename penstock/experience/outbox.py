@@ -14,7 +14,7 @@ from penstock.experience.run_replay import Replay, RowWriter
 from penstock.replay import Field, ReplayBuffer
 
 SIGNALS = {"terminated": False, "truncated": False, "mask": True}
-"""What a writer is told beside fields, and what it takes for granted."""
+"""Arguments of a writer besides fields, with their defaults."""
 WRITER = "writer"
 SPARE_CALLS = 8  # of room, beside the calls that lanes may make before they wait
 
@@ -207,7 +207,7 @@ class NodeReplay(Replay):
 
     @classmethod
     def of(cls, replay: Replay) -> NodeReplay:
-        """What travels of the run's."""
+        """Return the part of a run's fields that travels."""
         nothing: Any = None
         return cls(
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,

@@ -24,7 +24,7 @@ SHARED_FROM = 1024  # bytes of an observation from which on frames are compared,
 
 @dataclass(frozen=True)
 class Replay:
-    """What rollout workers write to and the learner samples from. It travels to their processes as a handle.
+    """Replay buffer of a run: written by rollout workers, sampled by the learner. Pickled as a handle.
 
     Steps are counted by the rate limiter, as they are taken; an n-step transition or a sequence is finished later.
 
@@ -98,7 +98,7 @@ class Replay:
         return self.limiter.native.surplus <= 0.0
 
     def state(self, batches: int) -> dict[str, float]:
-        """How far the replay is, for a checkpoint."""
+        """Progress of the replay, for a checkpoint."""
         counted = {"inserts": self.limiter.inserts, "batches": batches, "counted_from": self.counted_from}
         return counted | {"updates_per_step": self.updates_per_step, "min_size": self.limiter.min_size}
 

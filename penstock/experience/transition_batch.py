@@ -60,7 +60,7 @@ class TransitionBatch:
 
 @dataclass
 class Drawn:
-    """Where a batch is drawn, and what is behind the copies of the batch before it to a GPU."""
+    """Host memory of a drawn batch, and the event after which it may be overwritten."""
 
     arrays: Arrays
     copied: torch.cuda.Event | None = None

@@ -1,4 +1,4 @@
-"""How many cores a run may use: those of its affinity, and no more than its cgroup grants the time of."""
+"""Number of cores available to a run: those of its affinity, limited by its cgroup's quota."""
 
 from __future__ import annotations
 

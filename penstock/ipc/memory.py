@@ -1,4 +1,4 @@
-"""How much memory a run may take, asked before it is taken."""
+"""Memory available to a run, checked before allocation."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class SlotState(IntEnum):
-    """What may be done with a slot now; the numbers are those of ``SlotTable``.
+    """State of a slot; the numbers are those of ``SlotTable``.
 
     ``FREE -> WRITING -> FULL -> READING -> FREE`` is the way of a segment.
     """

@@ -321,14 +321,14 @@ class ReplayBuffer:
     # ---- choosing among rows
 
     def live(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where rows lie now, and their ids, oldest first: int64 ``[len]`` both."""
+        """Present rows and their ids, oldest first: int64 ``[len]`` both."""
         rows, ids, _ = self._core.live()
         return rows, ids
 
     def read(
         self, rows: NDArray[np.int64], ids: NDArray[np.int64], fields: tuple[str, ...] | None = None
     ) -> tuple[Batch, NDArray[np.bool_]]:
-        """What lies in these rows, as `live` gave them.
+        """Contents of rows returned by `live`.
 
         Parameters
         ----------
@@ -429,7 +429,7 @@ class ReplayBuffer:
         return self.stats().rows_added
 
     def stats(self) -> Stats:
-        """What happened since the buffer was made."""
+        """Counts since the buffer was made."""
         return Stats(**self._core.counts())
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""How long is left to wait."""
+"""Time left to wait."""
 
 from __future__ import annotations
 

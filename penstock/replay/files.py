@@ -48,7 +48,7 @@ _NOTHING = -1
 
 
 class Core(Protocol):
-    """What is saved and loaded: stores of records (0: the rows, the others: frames), priorities, generator, counters.
+    """Saved parts: stores of records (0: the rows, the others: frames), priorities, generator, counters.
 
     Ids are int64, -1 where nothing can be read; a record with a given id never changes.
     """

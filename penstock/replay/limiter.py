@@ -131,7 +131,7 @@ class RateLimiter:
 
     @property
     def tolerance(self) -> float:
-        """How far the surplus may be from 0, in samples; inf without a ratio."""
+        """Distance that the surplus may have from 0, in samples; inf without a ratio."""
         return self.native.tolerance
 
     @property

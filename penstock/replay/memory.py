@@ -14,7 +14,7 @@ from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 
 @dataclass
 class Memory:
-    """Where rows lie; pickled as handles, for other processes of this machine.
+    """Memory of the rows; pickled as handles, for other processes of this machine.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Memory:
         return cls(plan, control, data)
 
     def open(self, num_threads: int, seed: int, *, is_new: bool = False) -> ReplayCore:
-        """What writes and reads the rows; new memory is made an empty buffer first."""
+        """Open the memory for writing and reading; new memory becomes an empty buffer first."""
         return ReplayCore(self.control, self.data, self.plan, is_new, num_threads, seed)
 
     def __getstate__(self) -> tuple[Plan, ArenaHandle, ArenaHandle]:

@@ -1,4 +1,4 @@
-"""Where each byte of a buffer lies: the plan that follows from the settings."""
+"""Layout of a buffer's bytes, derived from the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FRAMES_SPARE = 1.125
 
 @dataclass(frozen=True)
 class FieldPlan:
-    """Where one field lies; read by the native core."""
+    """Layout of one field; read by the native core."""
 
     name: str
     dtype: np.dtype
@@ -170,7 +170,7 @@ def make_plan(
 def describe(
     plan: Plan, fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None
 ) -> dict[str, Any]:
-    """What decides the meaning of every stored byte, as plain data, to be compared with that in a file."""
+    """Description that determines the meaning of every stored byte, as plain data, for comparison with a file."""
     evicted = {} if plan.eviction_alpha is None else {"eviction_alpha": plan.eviction_alpha}
     return {
         "capacity": plan.capacity,

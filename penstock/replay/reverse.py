@@ -11,7 +11,7 @@ from penstock._native import ReplayCore
 
 
 class ReverseCursor:
-    """Where a reader of reverse experience replay is (Rotinov 2019, arXiv:1910.08780).
+    """Position of a reader of reverse experience replay (Rotinov 2019, arXiv:1910.08780).
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from penstock.ipc import Arena
 
 @dataclass(frozen=True)
 class ArenaHandle:
-    """Where another process of this machine finds an arena: a descriptor of a process that has it open.
+    """Handle by which another process of this machine opens an arena: a descriptor of a process that has it open.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What happened in a buffer, in numbers."""
+"""Counts of a buffer's operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stats:
-    """What happened in a buffer since it was made, by all its processes.
+    """Counts since the buffer was made, over all its processes.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ class Writer:
 
     @property
     def lanes(self) -> int:
-        """How many lanes step together."""
+        """Number of lanes that step together."""
         return self._lanes
 
     @property

@@ -1,4 +1,4 @@
-"""What a run leaves behind and shows: run directory, checkpoints, metrics, terminal view.
+"""Files and views of runs: run directory, checkpoints, metrics, terminal view.
 
 Nothing here imports torch at module level, so that reading a run or showing one costs no second of start-up.
 """

@@ -304,7 +304,7 @@ def as_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(data: bytes, device: Any = "cpu") -> dict[str, Any]:
-    """What `as_bytes` made bytes of, with every tensor on `device`."""
+    """Inverse of `as_bytes`, with every tensor on `device`."""
     import torch
 
     found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)

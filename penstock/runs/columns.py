@@ -176,7 +176,7 @@ def _number_behind(line: bytes, at: int) -> float:
 
 
 def _numbers_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is finite in a line; None: it has no steps, or no seconds."""
+    """Finite numbers of a line; None: without steps or seconds."""
     numbers = {name: value for name, value in record.items() if type(value) in (int, float) and _is_finite(value)}
     if "steps" not in numbers or "seconds" not in numbers:
         return None

@@ -118,7 +118,7 @@ def directory_replacing(path: Path) -> Iterator[Path]:
 
 
 def previous_of(path: Path) -> Path:
-    """Where the old directory waits while `directory_replacing` puts a new one at `path` by two renames."""
+    """Place of the old directory while `directory_replacing` puts a new one at `path` by two renames."""
     return path.with_name(f".{path.name}.previous")
 
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's GPUs do, where the extra "gpu" is installed: NVML tells."""
+"""Load of NVIDIA's GPUs, read through NVML where the extra "gpu" is installed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Gpus:
         self.names.append(f"{name} (MIG)" if is_divided else name)
 
     def sample(self) -> dict[str, float | None]:
-        """What each does now, with all programs on it, by name.
+        """Present load of each GPU, by name, over all programs.
 
         Returns
         -------

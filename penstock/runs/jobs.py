@@ -18,7 +18,7 @@ _SAME = 0.5  # seconds within which signals are one: `timeout` sends it to the p
 
 
 class Job(Protocol):
-    """What works on cores of its own."""
+    """Job with cores of its own."""
 
     @property
     def cores(self) -> Collection[int]:

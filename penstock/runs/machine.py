@@ -1,4 +1,4 @@
-"""What a run was made on and with: the machine, the command, the commit."""
+"""Provenance of a run: machine, command, commit."""
 
 from __future__ import annotations
 

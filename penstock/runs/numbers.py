@@ -1,4 +1,4 @@
-"""How numbers are written where people read them."""
+"""Formatting of numbers for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a `Status` looks: rounded panels for a terminal, one line for a log."""
+"""Views of a `Status`: panels for a terminal, one line for a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIDE_BY_SIDE, _WIDE = 80, 100
 _MOST_NUMBERS = 7
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
-"""What is said of a source of replayed segments."""
+"""Metrics shown for a source of replayed segments."""
 _REDISTRIBUTION = "redistribution/"
 _KNOWN = (
     "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
@@ -185,7 +185,7 @@ def _throughput(status: Status) -> Table:
 
 
 def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """What is said of each source of replayed segments, by its kind."""
+    """Text about each source of replayed segments, by kind."""
     found: dict[str, dict[str, float]] = {}
     for name, value in experience.items():
         if (part := _SOURCE.fullmatch(name)) is not None:
@@ -194,7 +194,7 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def _redistribution(experience: Mapping[str, float]) -> list[tuple[str, str]]:
-    """What is said of redistributed rewards, where there are any: how many, how good, and what the predictor costs."""
+    """Text about redistributed rewards, if any: their share, their quality, the predictor's cost."""
     told = {
         name.removeprefix(_REDISTRIBUTION): value
         for name, value in experience.items()
@@ -247,7 +247,7 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
 
 
 def _matches(status: Status) -> dict[str, str]:
-    """What came of an evaluation's games against each opponent, by seat or policy: share won, where games are won."""
+    """Results of an evaluation's games against each opponent, by seat or policy: share of games won."""
     found: dict[str, list[tuple[str, MatchStatus]]] = {}
     for policy in _each(status):
         for match in policy.eval_matches:

@@ -35,7 +35,7 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
 
 
 def child_setup(cores: Collection[int]) -> Callable[[], None]:
-    """What the process of a training does before its program, as ``preexec_fn`` of `subprocess.Popen`.
+    """Return the ``preexec_fn`` of `subprocess.Popen` for a training.
 
     It keeps to `cores`, and gets SIGTERM when this process ends, however that ends: it saves then.
     """
@@ -82,7 +82,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def _numbering() -> dict[str, str]:
-    """Whose process ids those of this process are: of which boot, and of which container."""
+    """Identity of this process's pid namespace: boot and container."""
     try:
         boot = (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
         namespace = os.readlink(_PROC / "self" / "ns" / "pid")

@@ -47,12 +47,12 @@ class RecordedRun:
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """What ``status.json`` says; nothing of a run of an earlier Penstock."""
+        """Content of ``status.json``; empty for runs of earlier versions."""
         return read_state(self.directory.path)
 
     @property
     def state(self) -> State:
-        """What is known of the run: it may have died since its status was written."""
+        """State of the run; its process may have died since the status was written."""
         return state_of(self.status)
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +146,7 @@ def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _last_known(run: RunDirectory) -> dict[str, Any]:
-    """What the end of the metrics, else the newest checkpoint, says of a run without a status."""
+    """Last known state of a run without a status, from its metrics or else its newest checkpoint."""
     known: dict[str, Any] = {}
     for line in _some_lines(run.metrics, at_end=True):
         if "evaluation/mean_return" in line:

@@ -153,12 +153,12 @@ class RunDirectory:
 
     @property
     def replay_path(self) -> Path:
-        """Where the contents of the replay buffer lie, if they are saved."""
+        """Path of the saved replay buffer's contents."""
         return self.path / REPLAY
 
     @property
     def redistributor_path(self) -> Path:
-        """Where the predictor of returns lies, and what it learned from, where rewards are redistributed."""
+        """Path of the predictor of returns and its episodes, with redistributed rewards."""
         return self.path / REDISTRIBUTOR
 
     @property
@@ -168,7 +168,7 @@ class RunDirectory:
         return CheckpointStore(place / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
 
     def of_policy(self, name: str) -> RunDirectory:
-        """Where a policy's own lies: in the run's directory, or, of several policies, in one within it."""
+        """Directory of a policy: the run's own, or with several policies one within it."""
         if not name:
             return self
         place = self.path / POLICIES / safe_name(name)
@@ -195,7 +195,7 @@ class RunDirectory:
         return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:
-        """Where a film of the weights of so many steps belongs; the folder is made."""
+        """Path for a film of the weights at a step; the folder is created."""
         folder = self.path / VIDEOS
         folder.mkdir(exist_ok=True)
         return folder / f"step-{steps}.mp4"
@@ -316,7 +316,7 @@ def _now(moment: datetime) -> str:
 
 
 def _command() -> dict[str, str | None]:
-    """What is known of the command that trains."""
+    """Provenance of the training command."""
     own = Path(__file__)
     commits = {"commit": commit_of(Path.cwd()), "penstock_commit": commit_of(own.parent, own.name)}
     return {"command": this_command(), **commits}

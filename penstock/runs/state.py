@@ -20,11 +20,11 @@ SILENT_SECONDS = 60.0
 """After so long without a word a run of another machine is no longer taken to be running."""
 
 Written = Literal["running", "paused", "done", "interrupted", "failed"]
-"""What a run says of itself. "paused": ``train(steps)`` has returned before the run's budget was spent."""
+"""State written by a run. "paused": ``train(steps)`` has returned before the run's budget was spent."""
 
 State = Written | Literal["died", "silent", "unknown"]
-"""What is known of it from outside, too: that its process is gone, that nothing was heard from another machine for a
-minute, or that it was written by a Penstock without ``status.json``."""
+"""State as seen from outside, which adds: the process is gone, another machine has been silent for a minute, or an
+earlier version wrote no ``status.json``."""
 
 
 class StateFile:

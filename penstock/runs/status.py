@@ -1,4 +1,4 @@
-"""What a run is doing right now, as plain numbers: the engine makes one `Status` per refresh, the views show it."""
+"""Present state of a run in plain numbers: the engine makes one `Status` per refresh, the views show it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REAL_WORK = ("env", "infer", "learn")
-"""What a run cannot do without: stepping environments, choosing actions, learning."""
+"""Necessary work of a run: stepping environments, choosing actions, learning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleShare:
-    """How one role, over all its processes, spent the wall time of the last seconds."""
+    """Shares of wall time that a role, over all its processes, spent on each activity in the last seconds."""
 
     name: str
     """Name shown, e.g. "rollout x2"."""
@@ -75,7 +75,7 @@ class NodeStatus:
     missing: int = 0
     """Blocks that never came, though later ones did."""
     faults: int = 0
-    """How often the node was lost."""
+    """Number of times that the node was lost."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class PolicyStatus:
     eval_return: float | None = None
     """Mean return of the last evaluation."""
     eval_unfinished: int = 0
-    """How many of its episodes were given up before they ended."""
+    """Number of its episodes that were given up before they ended."""
     eval_success_rate: float | None = None
     """Share of its episodes that were successes; None where the environment does not say."""
     eval_matches: tuple[MatchStatus, ...] = ()
@@ -128,14 +128,14 @@ class PolicyStatus:
     """The optimiser's step size in the last update; None before the first."""
     losses: Mapping[str, float] = field(default_factory=dict)
     experience: Mapping[str, float] = field(default_factory=dict)
-    """What the algorithm's data path says of the experience learned from, by the name of the metric: "policy_lag/mean",
-    "masked_steps", "replay/rows" and others."""
+    """Metrics of the data path about the experience learned from, by name: "policy_lag/mean", "masked_steps",
+    "replay/rows" and others."""
     skipped_updates: int = 0
     """Updates left out because loss or gradient was not finite."""
     tuned: Mapping[str, float] = field(default_factory=dict)
     """Values of tunable settings that have been set while the run went on, or by its population."""
     exploits: int | None = None
-    """How often the policy was replaced by a copy of another; None where there is no population-based training."""
+    """Number of times that the policy was replaced by a copy of another; None without population-based training."""
     rating: float | None = None
     """Elo rating of the policy, where it plays past versions: that of the first one is 0."""
     opponents: tuple[OpponentStatus, ...] = ()
@@ -217,7 +217,7 @@ class Status(PolicyStatus):
 
 
 def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
-    """What a run's policies come to together: counts are sums, matches are those of all, all else is a mean, or the
+    """Status of a whole run from those of its policies: counts are summed, matches joined; all else is averaged, or the
     first policy's.
 
     Losses, and what is said of experience, are those of the first policy: each of the others has its own.

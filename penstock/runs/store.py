@@ -68,12 +68,12 @@ class CheckpointStore:
         remove_leftovers(self.directory)
 
     def path_of(self, steps: int) -> Path:
-        """Where the checkpoint of this step lies, or would lie."""
+        """Path of the checkpoint of a step, whether it exists or not."""
         return self.directory / str(steps)
 
     @property
     def best_path(self) -> Path:
-        """Where the best checkpoint lies, or would lie."""
+        """Path of the best checkpoint, whether it exists or not."""
         return self.directory / BEST
 
     def latest(self, report: Callable[[str], None] | None = None) -> Checkpoint:
@@ -108,7 +108,7 @@ class CheckpointStore:
             return None
 
     def latest_path(self, report: Callable[[str], None] | None = None) -> Path:
-        """Where the checkpoint lies that `latest` would load."""
+        """Path of the checkpoint that `latest` would load."""
         damaged = []
         for steps in reversed(self.steps()):
             path = self.path_of(steps)

@@ -14,7 +14,7 @@ MOST_NBYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a file was read: so many bytes of the one with this inode number. A new cursor is at the start of any."""
+    """Position in a file: bytes read of the file with this inode number. A new cursor is at the start of any file."""
 
     inode: int = 0
     offset: int = 0

@@ -1,4 +1,4 @@
-"""What the commands that train many runs have in common: cores, a directory, and settings that are theirs to choose."""
+"""Shared parts of the commands that train many runs: cores, directory, and reserved settings."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def with_workers(config: Config, workers: int | None) -> Config:
 
 
 def directory_of(asked: Asked, what: str) -> Path:
-    """Where the command writes: what ``--dir`` says, or ``runs/WHAT-ENV-ALGORITHM``."""
+    """Directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
     if asked.own.dir is not None:
         return Path(asked.own.dir)
     env = asked.config.env if isinstance(asked.config.env, str) else "env"

@@ -91,7 +91,7 @@ class SearchDirectory:
 
     @property
     def shared_flags(self) -> list[str]:
-        """What all trainings are given beside the flags of the command."""
+        """Flags that all trainings get besides those of the command."""
         workers = self.facts["workers"]
         return [] if workers is None else ["--num-workers", str(workers)]
 
@@ -101,11 +101,11 @@ class SearchDirectory:
         return self.path / JOURNAL
 
     def run(self, trial: int, seed: int) -> Path:
-        """Where the run of a trial and seed lies, or would lie."""
+        """Directory of a trial's run with a seed, whether it exists or not."""
         return self.path / f"trial-{trial}-seed-{seed}"
 
     def output(self, trial: int, seed: int) -> Path:
-        """Where it is written what the run's process prints."""
+        """File of the run's process output."""
         return self.path / f"trial-{trial}-seed-{seed}.txt"
 
     @contextmanager

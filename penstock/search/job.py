@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.search.study import Trial
 
 PROGRAM = (sys.executable, "-m", "penstock.cli")
-"""What trains; tests have another."""
+"""Program that trains; tests replace it."""
 PATIENCE = 60.0
 """Seconds that a training may take to end in good order, before it is killed."""
 _INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
@@ -144,7 +144,7 @@ class Job:
         return self._after_training()
 
     def _command(self) -> list[str] | None:
-        """What to run for the present seed: a training, or the rest of one; None: it is done."""
+        """Command for the present seed: a training, or the rest of one; None: done."""
         run = self._directory.run(self.trial.number, self.seed)
         try:
             meta = verify_checkpoint(resolve_checkpoint(run, "latest"))

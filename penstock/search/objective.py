@@ -1,4 +1,4 @@
-"""What a training is worth: the mean return of its evaluations, over the last third of the run.
+"""Score of a training: the mean return of its evaluations over the last third of the run.
 
 A single evaluation plays few episodes: the highest one of many trials is above all a lucky one. Policies come and go
 during a training: its best moment proves nothing. The last third has seven evaluations by default, and their mean is

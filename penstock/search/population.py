@@ -39,7 +39,7 @@ from penstock.runs.state import read_state
 
 POPULATION, HANDED = "population.json", "handed"
 PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
-"""What trains a slice; tests have another."""
+"""Program that trains a slice; tests replace it."""
 PATIENCE = 60.0
 """Seconds that a slice may take to end in good order, before it is killed."""
 DIVERGED = 4
@@ -96,7 +96,7 @@ class Slice:
 
 @dataclass
 class Plan:
-    """What a member's next slice begins with.
+    """Start of a member's next slice.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class PopulationRuns:
             self._decide()
 
     def scores(self) -> list[float | None]:
-        """What each member has scored last."""
+        """Latest score of each member."""
         return [self._score(number)[0] for number in range(len(self._names))]
 
     def member(self, number: int) -> Path:
@@ -291,7 +291,7 @@ class PopulationRuns:
             return 0
 
     def _score(self, member: int) -> tuple[float | None, int]:
-        """What the episodes of a member's last slice have scored, and how many there were."""
+        """Score of a member's last slice, and its number of episodes."""
         status = read_state(self.member(member))
         found = status.get("mean_return") if self._metric == RETURN else status.get("metrics", {}).get(self._metric)
         return found, int(status.get("episodes", 0))

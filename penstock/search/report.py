@@ -1,4 +1,4 @@
-"""What a search has found: a table of the best trials, and the command that trains with the settings of the best."""
+"""Results of a search: a table of the best trials, and the command that trains with the best settings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
 
 
 def told(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
-    """What is said below the table: how the trials ended, which is the best, and how to train with it."""
+    """Text below the table: endings of the trials, the best one, and the command to train with its settings."""
     if not tried:
         return "no trial has begun"
     counts = Counter(trial.state for trial in tried)

@@ -1,4 +1,4 @@
-"""What is tried next, and whether a trial is worth going on with: Optuna, which only this module imports.
+"""Sampling and pruning of trials by Optuna, which only this module imports.
 
 Sampler: the tree-structured Parzen estimator (Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS
 2011), whose first ten trials are random. Pruner: the median rule (Golovin et al., "Google Vizier", KDD 2017, section
@@ -201,7 +201,7 @@ class Study:
         return values
 
     def frozen(self, number: int) -> FrozenTrial:
-        """What the journal has of a trial."""
+        """Record of a trial in the journal."""
         return self._frozen()[number]
 
     def tell(self, number: int, state: TrialState, value: float | None = None) -> None:

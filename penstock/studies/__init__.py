@@ -2,4 +2,4 @@
 
 
 class StudyError(ValueError):
-    """What was asked for cannot be done; the message says why, and what to do."""
+    """The request cannot be carried out; the message gives the reason and the remedy."""

@@ -221,7 +221,7 @@ def tables(found: dict[str, Any]) -> list[list[list[str]]]:
 
 
 def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool) -> list[str]:
-    """What a reader of the comparison has to know before drawing a conclusion from it."""
+    """Warnings about a comparison."""
     found = []
     for group in groups:
         for env, values in group.raw.items():

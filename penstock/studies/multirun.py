@@ -74,11 +74,11 @@ class Study:
     runs: Sequence[PlannedRun]
 
     def path_of(self, run: PlannedRun) -> Path:
-        """Where a run lies, or shall lie."""
+        """Directory of a run, whether it exists or not."""
         return self.folder / run.name
 
     def command_of(self, run: PlannedRun) -> list[str] | None:
-        """What is left to do for a run, as arguments of ``penstock``; None: nothing.
+        """Remaining work of a run, as arguments of ``penstock``; None: nothing.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What many runs shall be: every algorithm with every combination of settings and every seed, from flags and a file."""
+"""Plan of many runs: every algorithm with every combination of settings and every seed, from flags and a file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PlannedRun:
 
 @dataclass
 class Asked:
-    """What was asked for, by flags and file together.
+    """Request of flags and file together.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ def plan(asked: Asked) -> list[PlannedRun]:
 
 
 def folder_of(asked: Asked) -> Path:
-    """Where the runs lie: the same for the same algorithms and settings, whatever the number of seeds and jobs."""
+    """Directory of the runs: the same for the same algorithms and settings, whatever the number of seeds and jobs."""
     if asked.name is not None:
         return Path("runs") / asked.name
     environments = asked.values.get("env", [])

@@ -40,7 +40,7 @@ _SPARK_WIDTH = 40
 Panels = dict[str, dict[str, list[Curve]]]
 """Curves by environment, and by group in it."""
 Bands = Mapping[str, Mapping[str, Band]]
-"""What stands for the curves of each group."""
+"""Aggregate of the curves of each group."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Flags:
     y: str = EVALUATION
     """Metric to draw."""
     x: str = "steps"
-    """What it is drawn over: "steps", "seconds", or another metric of the same lines, such as "updates"."""
+    """Horizontal axis: "steps", "seconds", or another metric of the same lines, such as "updates"."""
     group_by: str = "algorithm"
     """Columns or settings, separated by commas: runs that have the same are one curve. Environments have axes each."""
     where: str = ""
@@ -102,7 +102,7 @@ def command(args: list[str]) -> int:
 
 
 def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:
-    """What a reader of the plot has to know: few seeds, runs without a curve, curves that end early."""
+    """Warnings about a plot: few seeds, runs without a curve, curves that end early."""
     found = []
     drawn = {id(curve.run) for groups in panels.values() for curves in groups.values() for curve in curves}
     if without := [run.name for run in runs if id(run) not in drawn]:

@@ -1,4 +1,4 @@
-"""What scores of few runs say, and how surely: aggregates, intervals, profiles, probability of improvement.
+"""Statistics of few runs: aggregates, intervals, profiles, probability of improvement.
 
 As recommended by Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
 (arXiv:2108.13264). Scores are a list of arrays, one per task: float64 ``[..., n]`` of its n runs. Tasks may have
@@ -36,7 +36,7 @@ def interquartile_mean(scores: Scores) -> np.ndarray:
 
 
 def optimality_gap(scores: Scores, optimum: float = 1.0) -> np.ndarray:
-    """How far the runs stay below an optimum, in the mean; what is beyond it counts as the optimum.
+    """Mean distance of the runs below an optimum; scores beyond the optimum count as the optimum.
 
     Source: arXiv:2108.13264, section 4.3.
     """
@@ -64,7 +64,7 @@ def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
-    """How likely a run of ours scores higher than one of theirs, in the mean over tasks; a tie counts half.
+    """Probability that a run of ours scores higher than one of theirs, averaged over tasks; a tie counts half.
 
     Source: arXiv:2108.13264, equation 4: the Mann-Whitney U statistic over the number of pairs.
 

@@ -130,7 +130,7 @@ def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
 
 
 def differences(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
-    """What runs have otherwise: the algorithm, settings, versions, commits and machine, by name, a value per run."""
+    """Differences between runs: algorithm, settings, versions, commits and machine, by name, a value per run."""
     facts = [_facts(run) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
     sides = {name: tuple(each.get(name) for each in facts) for name in names}

@@ -1,4 +1,4 @@
-"""What an environment's spaces say about a buffer: ``env_dict``, and how steps are taken apart."""
+"""Buffer fields from an environment's spaces: ``env_dict``, and the splitting of steps."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from penstock.replay.cpprb.buffers import EMPTY, Batch, EnvDict, ReplayBuffer, w
 
 
 class WithPriorities(ReplayBuffer):
-    """What prioritized buffers add: priorities with rows, weights and indexes with batches, updates by index."""
+    """Additions of prioritized buffers: priorities with rows, weights and indexes with batches, updates by index."""
 
     _alpha: float
     _eps: float

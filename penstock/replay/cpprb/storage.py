@@ -77,7 +77,7 @@ class Storage(ReplayBuffer):
         return self._plan.n_step > 0
 
     def writer_of_steps(self) -> ReplayWriter:
-        """What turns steps into rows."""
+        """Writer that turns steps into rows."""
         return self._default_writer()._native
 
     def add_rows(self, rows: Batch) -> None:
