@@ -178,7 +178,7 @@ def own_documents(owner: type) -> dict[str, str]:
 def _groups(
     config_class: type[Config], defaults: Config, without: Container[str] = (), instead: Mapping[str, Any] | None = None
 ) -> list[Flag]:
-    """What tyro shall read for the fields of a config, in groups, with their docstrings as help.
+    """Flags of a config for tyro, in groups, with their docstrings as help.
 
     A group is a class of its own, whose name stands above its flags and not before each of them.
     """
@@ -265,7 +265,7 @@ def _preset_in(args: Sequence[str]) -> str | None:
 
 
 def _flag_type(hint: Any) -> Any:
-    """What tyro shall read for a field: what only Python can say, a callable or a path object, is left out."""
+    """Type of a flag for tyro; types that only Python can express, callables and path objects, are omitted."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]

@@ -1,4 +1,4 @@
-"""What the command line does of itself: training and evaluating, and how every command ends and explains itself.
+"""Commands that train and evaluate, and the endings and messages of every command.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """

@@ -60,7 +60,7 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
 
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
-    """What came of the episodes of each policy, by its name."""
+    """Play the episodes; return the evaluation of each policy, by name."""
     from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {
@@ -73,7 +73,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
 
 
 def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
-    """What came of an evaluation, in lines."""
+    """Lines about an evaluation."""
     from penstock.runs.numbers import number, spread
 
     ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""

@@ -1,4 +1,4 @@
-"""How commands end: the exit codes, and the errors that are told in a message alone."""
+"""Exit codes, and the errors that are shown as a message without a traceback."""
 
 from __future__ import annotations
 

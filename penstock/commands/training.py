@@ -97,7 +97,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 
 def _summary(result: TrainResult) -> str:
-    """How a training ended, in lines: what was reached, and how to go on."""
+    """Lines about the end of a training: results, and how to go on."""
     from penstock.runs.numbers import beside, clock, number
     from penstock.runs.run_directory import RunDirectory
 

@@ -1,4 +1,4 @@
-"""What the commands say of themselves when they are asked for help."""
+"""Help texts of the commands."""
 
 from __future__ import annotations
 

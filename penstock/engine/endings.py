@@ -1,4 +1,4 @@
-"""How a training ends: with a result, interrupted, or failed."""
+"""Endings of a training: with a result, interrupted, or failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a call of `train` ended.
+    """Result of a call of `train`.
 
     Attributes
     ----------

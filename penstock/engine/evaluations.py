@@ -23,7 +23,7 @@ GRACE = 0.1  # or this share of them
 
 
 def rest(cores: float) -> float:
-    """So many times as long as it played the evaluator rests, on so many cores: 4 on two, 0 on ten and more."""
+    """Ratio of the evaluator's rest to its playing time, by number of cores: 4 on two, 0 on ten and more."""
     return max(0.0, 1.0 / (SHARE * cores) - 1.0)
 
 

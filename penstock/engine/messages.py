@@ -1,4 +1,4 @@
-"""What roles report to the supervisor, and what it commands them: plain data that travels, one class for each kind."""
+"""Reports of roles and commands of the supervisor: plain data, one class per kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Learned:
-    """Where the learner stands.
+    """Progress of a learner.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class LearnedInWorker:
-    """What a rollout worker that learns itself says of its last updates.
+    """Last updates of a rollout worker that learns.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class EnvironmentMetrics:
 
 @dataclass(frozen=True)
 class Scored:
-    """What came of one policy's evaluation.
+    """Evaluation of one policy.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class EnvironmentSteps:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What came of one evaluation.
+    """Result of one evaluation.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class ContentsSaved:
-    """What the data path saves apart was written, or could not be; `number` is that of the command."""
+    """End of the saving of a data path's contents; `number` is that of the command."""
 
     number: int
     error: Exception | None
@@ -167,7 +167,7 @@ class WeightsSet:
 
 @dataclass(frozen=True)
 class Copied:
-    """What a learner hands over to another: weights, normalisations, optimisers and targets.
+    """State of a learner for another: weights, normalisations, optimisers and targets.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class Note:
 
 @dataclass(frozen=True)
 class NodeSeen:
-    """Where a node of the run stands; the first is 0."""
+    """State of a node of the run; the first is 0."""
 
     number: int
     status: NodeStatus
@@ -235,7 +235,7 @@ class Died:
 
 @dataclass(frozen=True)
 class Of:
-    """What one of several roles of a process reports.
+    """Report of one of several roles of a process.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ Report = (
     | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodeSeen | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
-"""What a role is given to report by."""
+"""Function by which a role reports."""
 Handler = Callable[[str, Report], None]
 """Called with the name of a role and what it reports."""
 

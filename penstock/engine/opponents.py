@@ -143,7 +143,7 @@ class Versions:
         self.pool.set_odds(odds)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """What a checkpoint says of them; their weights lie beside."""
+        """State for a checkpoint; the weights are saved beside it."""
         counts = ("results", "lately", "recent")
         return [{**vars(entry), **{name: getattr(entry, name).tolist() for name in counts}} for entry in self.entries]
 
@@ -218,7 +218,7 @@ class Opponents:
             versions.set_odds()
 
     def status(self, policy: int) -> dict[str, Any]:
-        """What is shown of those that a policy plays, by the names of its status."""
+        """Status of a policy's opponents, by the names of its status."""
         met, shown = self._met_by(policy), []
         for versions in met:
             for entry in versions.entries:
@@ -229,7 +229,7 @@ class Opponents:
         return {"rating": self.rating(policy), "opponent_games": games, "opponents": tuple(shown)}
 
     def to_json(self, policy: int) -> dict[str, Any]:
-        """What a checkpoint of a policy says of its pool, and of the results of its games."""
+        """State of a policy's pool and of its game results, for a checkpoint."""
         return {"games": int(self._games[policy]), "entries": self.pools[policy].to_json()}
 
     def close(self) -> None:

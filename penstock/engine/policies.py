@@ -75,7 +75,7 @@ class Policy:
 
     @property
     def id(self) -> int | str:
-        """What it goes by in `Trainer.get_parameters`: its number, or the name that it was given."""
+        """Key in `Trainer.get_parameters`: the policy's number, or its given name."""
         return self.name if self.name and not self.name.isdigit() else self.number
 
     @property
@@ -84,7 +84,7 @@ class Policy:
         return tuned(self.untuned, self.tuned)
 
     def meta(self, of_run: Mapping[str, Any]) -> dict[str, Any]:
-        """What its checkpoints say of the run and of it, beside what the weights' owner knows."""
+        """Metadata of its checkpoints, besides those of the weights' owner."""
         algorithm = self.algorithm
         meta = {
             "algorithm": algorithm_id(type(algorithm)),
@@ -248,7 +248,7 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
 
 
 def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:
-    """What the policies of a run of several, and their guests, take of the memory, in words."""
+    """Memory taken by the policies of a run and their guests, in words."""
     count = sum(not shape.is_of_guests for shape in shapes)
     if count == 1:
         return []

@@ -1,4 +1,4 @@
-"""What is settled before a run starts: its environment, its device, its best so far and its arena."""
+"""Preparation of a run: its environment, device, best checkpoint and arena."""
 
 from __future__ import annotations
 
@@ -162,14 +162,14 @@ def look_at(config: Config) -> Found:
 
 
 def settled_precision(algorithm: Algorithm) -> str:
-    """What the network's body computes in, with nothing left open: "float32", "bfloat16", or which role in which."""
+    """Resolved precision of the network's body: "float32", "bfloat16", or one per role."""
     precision = algorithm.config.precision
     chosen, learned = ("bfloat16" if is_bfloat16(precision, device) else "float32" for device in _devices(algorithm))
     return learned if chosen == learned else f"{chosen} in the rollout workers, {learned} in the learner"
 
 
 def note_of_precision(algorithm: Algorithm) -> str | None:
-    """What the user is to be told: what "auto" has become, or that the precision asked for is slow on the CPU."""
+    """Note for the user: the resolution of "auto", or that the requested precision is slow on the CPU."""
     precision = algorithm.config.precision
     if precision == "auto":
         return f"precision='auto' is {settled_precision(algorithm)} here"
@@ -183,7 +183,7 @@ def note_of_precision(algorithm: Algorithm) -> str | None:
 
 
 def _devices(algorithm: Algorithm) -> tuple[torch.device, torch.device]:
-    """Where actions are chosen, and where the learner learns."""
+    """Devices of inference and of the learner."""
     learner = torch.device(algorithm.config.device)
     return learner if infers_centrally(algorithm.config.inference, algorithm) else torch.device("cpu"), learner
 

@@ -1,4 +1,4 @@
-"""What roles report, and which parts of the run each report concerns."""
+"""Dispatch of reports to the parts of the run that they concern."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Reports:
                 assert_never(report)
 
     def _with_role(self, role: str, text: str) -> str:
-        """What a role notes, and first whose role it is where that is not all policies'."""
+        """Note of a role, prefixed with the role's policy unless it serves all."""
         whose = self._of_roles.get(role) or self._of_processes.get(role)
         if whose is None:
             return text

@@ -12,9 +12,9 @@ from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 
 SAVE_SECONDS = 60.0
-"""What the learner has to finish an update and write a checkpoint."""
+"""Seconds for the learner to finish an update and write a checkpoint."""
 SAVE_CONTENTS_SECONDS = 600.0
-"""What it has for what is saved apart, at the end of a run."""
+"""Seconds for contents saved apart, at the end of a run."""
 
 TurnUntil = Callable[[Callable[[], bool], float], object]
 """Hears the roles until something is so, or until so many seconds are over."""
@@ -133,7 +133,7 @@ class Saves:
         return f" of policy {self._policies[policy]!r}" if len(self._policies) > 1 else ""
 
     def _stores(self) -> list[CheckpointStore | str]:
-        """Where the checkpoints of each policy lie; asked anew each time, because how many are kept may change."""
+        """Checkpoint store of each policy; made anew each time, because keep_checkpoints may change."""
         assert self._run_directory is not None
         return [self._run_directory.of_policy(policy).checkpoints for policy in self._policies]
 

@@ -329,7 +329,7 @@ class Supervisor:
         self.evaluations.forget()
 
     def meta(self) -> list[dict[str, Any]]:
-        """What the checkpoint of each policy says of this run, beside what the weights' owner knows."""
+        """Metadata of each policy's checkpoint, besides those of the weights' owner."""
         about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
@@ -390,7 +390,7 @@ class Supervisor:
 
 
 def _backend(name: str) -> Callable[..., Backend]:
-    """What makes a backend."""
+    """Constructor of a backend."""
     if name == "ray":
         from penstock.engine.nodes.backend import NodesBackend  # a run without nodes needs nothing of it
 

@@ -125,7 +125,7 @@ class Trainer(Steering):
 
     @property
     def status(self) -> Status:
-        """Where the run stands, as plain numbers."""
+        """Status of the run, in plain numbers."""
         return self._supervisor.progress.status()
 
     def train(

@@ -19,7 +19,7 @@ from penstock.runs.checkpoint import CheckpointError, as_bytes, load_checkpoint,
 from penstock.runs.run_directory import resolve_checkpoint
 
 TRANSFER_SECONDS = 60.0
-"""What a learner has to finish a batch, and to hand over or take what was learned."""
+"""Seconds for a learner to finish a batch and hand over or adopt a state."""
 
 
 class Transfers:
@@ -122,7 +122,7 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> bytes:
-    """What a checkpoint, or a run's latest, has to hand over to a policy; raises `CheckpointError`."""
+    """State that a checkpoint, or a run's latest, hands over to a policy; raises `CheckpointError`."""
     checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:

@@ -33,7 +33,7 @@ class EpisodeRecord(NamedTuple):
 
 
 def outcome(returns: Sequence[float], seat: int) -> int:
-    """How a game has ended for one seat: 1 if it got more than every other, -1 if less than one of them, else 0."""
+    """Outcome of a game for one seat: 1 if its return exceeds all others, -1 if it is below one of them, else 0."""
     best = max(one for other, one in enumerate(returns) if other != seat)
     return int(returns[seat] > best) - int(returns[seat] < best)
 
@@ -52,7 +52,7 @@ class EpisodeBook:
         return self._lengths
 
     def running(self, lane: int) -> EpisodeRecord:
-        """What the running episode of a lane has brought so far."""
+        """Return and length of a lane's running episode so far."""
         return EpisodeRecord(lane, float(self._returns[lane]), int(self._lengths[lane]))
 
     def restart(self) -> None:

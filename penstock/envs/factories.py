@@ -1,4 +1,4 @@
-"""What a factory of environments is told: it asks by naming parameters, and the user's own arguments come first.
+"""Arguments of an environment factory: it requests them by parameter name; the user's own take precedence.
 
 =================  ====================================================================================================
 parameter          value

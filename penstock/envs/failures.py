@@ -1,4 +1,4 @@
-"""What can be wrong with an environment: it is unknown, its spaces are unsupported, or it failed."""
+"""Errors of environments: unknown, unsupported spaces, or a failure."""
 
 from __future__ import annotations
 

@@ -137,14 +137,14 @@ class Games(Group):
     def failure(
         self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
     ) -> EnvironmentFailure:
-        """What a game did that it must not: its number, the seat, and if wanted the name of the agent."""
+        """Error for a game that broke its contract: with its number, the seat, and optionally the agent's name."""
         if named and seat is not None:
             problem = f"{problem} (agent {self.agents[seat]!r})"
         place = number * len(self.agents) + (seat or 0)
         return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
 
     def means(self, number: int, returns: Sequence[float]) -> list[float]:
-        """What the agents of each team have got in a game, in the mean, of what each seat's agent has got."""
+        """Mean over each team of the values of its seats' agents in a game."""
         return [fmean(returns[seat] for seat in seats) for seats in self._seats_by_team(number)]
 
     def _seats_by_team(self, number: int) -> list[list[int]]:
@@ -215,7 +215,7 @@ def _specs_of(
     whose: str = "agents of one policy",
     advice: str = "give them policies of their own",
 ) -> tuple[ObservationSpec, ActionSpec]:
-    """What each agent of a team shows and takes; they are all alike."""
+    """Observation and action specs of a team's agents, which are identical."""
     spaces = [game.spaces(game.agents.index(agent)) for agent in team]
     found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
     for number, specs in enumerate(found):

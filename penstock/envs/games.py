@@ -35,7 +35,7 @@ class GameError(Exception):
 
 
 class Ending(NamedTuple):
-    """How an agent's episode ended."""
+    """End of an agent's episode."""
 
     terminated: bool
     truncated: bool
@@ -46,7 +46,7 @@ class Ending(NamedTuple):
 
 @dataclass
 class Turn:
-    """What a reset or a step of a game has brought.
+    """Result of a reset or step of a game.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ def game_of(env: Any) -> Game | None:
 
 
 class _PettingZooGame(Game):
-    """What both of PettingZoo's conventions have in common."""
+    """Base of both of PettingZoo's conventions."""
 
     def __init__(self, env: Any) -> None:
         self._env = env

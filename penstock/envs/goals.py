@@ -22,7 +22,7 @@ Fail = Callable[[str, str | BaseException], EnvironmentFailure]
 
 
 class Goals:
-    """Where the goals lie in the rows of a goal environment's observations.
+    """Positions of the goals in the rows of a goal environment's observations.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Goals:
 
 
 class GoalRules:
-    """What an environment says of steps, had another goal been meant.
+    """Rewards and terminations of an environment under other goals.
 
     Parameters
     ----------

@@ -239,7 +239,7 @@ class Lanes(ABC):
         is_final: np.ndarray | None = None,
         lanes: np.ndarray | None = None,
     ) -> None:
-        """Where a choice has no legal value, let all be legal if the episode is over; if it goes on, refuse.
+        """Allow all values of a choice without a legal one if the episode is over, else raise.
 
         Parameters
         ----------

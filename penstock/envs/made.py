@@ -1,4 +1,4 @@
-"""What people give where something that makes environments is wanted: environments already made.
+"""Detection of environments that are already made, where a constructor is expected.
 
 They, and environments of several agents, are known by what they have, without Gymnasium or PettingZoo: settings are
 read without either.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def made_hint(env: Any) -> str:
-    """What is said of an environment that is already made; nothing if it is not."""
+    """Hint about an environment that is already made; empty if it is not."""
     if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
         return ""
     name = getattr(getattr(env, "spec", None), "id", None)
@@ -23,7 +23,7 @@ def made_hint(env: Any) -> str:
 
 
 def several_agents(env: Any) -> str:
-    """What is said of an environment of several agents that is no game known to `games`; nothing if it has one agent.
+    """Hint about an environment of several agents that `games` does not recognise; empty for one agent.
 
     An environment that knows of agents is still of one, if it has one observation space, and one action space that
     is not by agent.

@@ -31,7 +31,7 @@ PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays
 
 
 class Probed(NamedTuple):
-    """What an environment is found to be."""
+    """Findings about an environment."""
 
     observation: ObservationSpec
     action: ActionSpec

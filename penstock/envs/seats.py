@@ -97,7 +97,7 @@ class SeatLanes(Lanes):
 
     @property
     def shown(self) -> list[Any]:
-        """What each lane that is asked shows, as its game has it; of no meaning for others."""
+        """Observation of each requested lane in its game; meaningless for other lanes."""
         return self._shown
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
@@ -161,7 +161,7 @@ class SeatLanes(Lanes):
         return list(actions) if actions.dtype == object else self._decode.each(actions)
 
     def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
-        """What the team does in a game, by seat; where agents are simultaneous, who was not asked does anything."""
+        """Actions of the team in a game, by seat; with simultaneous agents, those not asked get an arbitrary action."""
         return {
             seat: self._chosen[lane] if self._acts[lane] else self._idle_action
             for lane, seat in self._lanes_of[number]
@@ -264,7 +264,7 @@ class SeatLanes(Lanes):
     def _observation(
         self, phase: str, lane: int, observation: Any, info: Mapping[str, Any], *, is_final: bool = False
     ) -> Any:
-        """What the writer takes: with the mask beside it, where that is in the info."""
+        """Observation for the writer, with the mask from the info beside it, if any."""
         if not self.observation.mask_is_in_info:
             return observation
         return observation, self._mask_of(phase, lane, info.get(MASK), is_final=is_final)

@@ -1,4 +1,4 @@
-"""What an environment shows and what it takes, as plain data: no Gymnasium, no torch."""
+"""Observation and action specs as plain data: no Gymnasium, no torch."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class ObservationSpec:
 
     @property
     def newest(self) -> ObservationSpec:
-        """What is new in each observation: of a stack of frames the last one, else all of it."""
+        """New part of each observation: the last frame of a stack, else all of it."""
         return replace(self, shape=(1, *self.shape[1:]), is_stacked=False) if self.is_stacked else self
 
     def newest_of(self, column: Any) -> Any:
-        """What is new in observations ``[..., *shape]``, an array or tensor: a view of it."""
+        """New part of observations ``[..., *shape]``, an array or tensor: a view of it."""
         leading = (slice(None),) * (column.ndim - len(self.shape))
         return column[(*leading, slice(-1, None))] if self.is_stacked else column
 
@@ -146,7 +146,7 @@ class ActionSpec:
 
     @property
     def leaves(self) -> tuple[ActionSpec, ...]:
-        """What lies at the ends of the tree of Dicts and Tuples, in order; the spec itself if it is no tree."""
+        """Leaves of the tree of Dicts and Tuples, in order; the spec itself if it is no tree."""
         return tuple(self._leaves())
 
     @property
@@ -158,7 +158,7 @@ class ActionSpec:
 
     @property
     def num_numbers(self) -> int:
-        """How many numbers there are, over all leaves."""
+        """Number of numbers over all leaves."""
         if self.parts:
             return sum(leaf.num_numbers for leaf in self._leaves())
         return 0 if self.choices else math.prod(self.shape)
@@ -170,7 +170,7 @@ class ActionSpec:
 
     @property
     def noise_size(self) -> int:
-        """How many random numbers one action takes: one for each choice and each number."""
+        """Random numbers per action: one for each choice and each number."""
         return len(self.choices) + self.num_numbers
 
     @property

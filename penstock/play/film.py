@@ -241,7 +241,8 @@ def _takes(source: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
 
 
 def picture_of(stage: gymnasium.Env, name: str) -> np.ndarray:
-    """What an environment draws, uint8 ``[H, W, 3]`` with even H and W; raises `ConfigError` where it does not."""
+    """Frame that an environment renders, uint8 ``[H, W, 3]`` with even H and W; raises `ConfigError` where there is
+    none."""
     try:
         drawn = stage.render()
     except Exception as error:  # most often a package for drawing that is not installed

@@ -1,4 +1,4 @@
-"""What comes of a policy's games against one opponent."""
+"""Results of a policy's games against one opponent."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class Part:
         return [[any(each.length for each in ended) for ended in zip(*of_game, strict=False)] for of_game in lanes]
 
     def match(self, opponent: str, seat: str, outcomes: Sequence[Sequence[int]]) -> Match:
-        """What came of it against an opponent; outcomes are those of the games in which it had a part."""
+        """Result against an opponent; outcomes are those of the games in which the policy took part."""
         known = [
             result
             for results, took_part in zip(outcomes, self.games(), strict=False)

@@ -138,7 +138,7 @@ class Policy:
 
 
 def environment_of(policy: Policy) -> EnvSpec:
-    """What a policy was trained on."""
+    """Environment that a policy was trained on."""
     mask_is_in_info = policy.algorithm.observation.mask_is_in_info
     return dataclasses.replace(environment_named_by(policy.algorithm.config), mask_is_in_info=mask_is_in_info)
 
@@ -181,7 +181,7 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
 
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
-    """What an environment shows and takes, as JSON values; infinite bounds as text."""
+    """Observation and action specs as JSON values; infinite bounds as text."""
     return {"observation": dataclasses.asdict(observation), "action": _action_to_json(action)}
 
 

@@ -1,4 +1,4 @@
-"""What results of games say of players: scores, Elo ratings, and whom to play next. Pure functions.
+"""Scores, Elo ratings and pairings from results of games. Pure functions.
 
 Results are counts of wins, draws and losses; a win scores 1, a draw 1/2, a loss 0.
 """
@@ -13,7 +13,7 @@ import numpy as np
 Results = Sequence[float] | np.ndarray
 
 DECAY = 0.99
-"""What an older result still counts for after each further game, see `remembered`."""
+"""Weight of an older result after each further game, see `remembered`."""
 HARDNESS = 2.0
 """Exponent of `hard_odds`."""
 HIGHEST = 4_000.0

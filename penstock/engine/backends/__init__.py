@@ -1,1 +1,1 @@
-"""Where roles run: in this process, or in processes of their own; who starts them, and who replaces them."""
+"""Places for roles: this process, or processes of their own; starts and replacements."""

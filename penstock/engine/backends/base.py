@@ -1,4 +1,4 @@
-"""What every backend can do: run roles somewhere, and carry what they and the supervisor have to say."""
+"""Interface of a backend: it runs roles and carries commands and reports."""
 
 from __future__ import annotations
 

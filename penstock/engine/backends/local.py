@@ -54,7 +54,7 @@ class Replacement:
     """Of a rollout worker, the number of its death, which its policy worker of each policy must pass before its slots
     are taken back."""
     commands: list[Command] = field(default_factory=list)
-    """What it is to be told when it is back."""
+    """Commands to send after a restart."""
 
 
 class Sending(threading.Thread):

@@ -1,4 +1,4 @@
-"""Who may come back, and when: the rules by which a role that was killed or has failed is replaced."""
+"""Rules for replacing roles that were killed or have failed."""
 
 from __future__ import annotations
 

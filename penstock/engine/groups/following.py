@@ -41,7 +41,7 @@ class RankRole(LeavesNothing):
 
 
 class Apprentice(Protocol):
-    """What learns from batches that it is given."""
+    """Learner of the batches that it is given."""
 
     device: torch.device
 

@@ -1,4 +1,4 @@
-"""How the learners of a group find each other, and find each other again when one of them has died.
+"""Rendezvous of the learners of a group, also after the death of one.
 
 A *meeting* is one attempt to come together. The first learner counts them, in the arena: whoever belongs to an earlier
 one leaves it, says that it is ready, and waits to be called. When all are ready the first learner calls them. They
@@ -28,7 +28,7 @@ ANSWER_SECONDS = 60.0  # what they have to come to the same point of an update
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What a learner is told of its group; plain data.
+    """Description of a learner group; plain data.
 
     Attributes
     ----------
@@ -50,7 +50,8 @@ class GroupSpec:
 
 
 class Board:
-    """Where the learners of a group say that they are ready. The supervisor's process holds it, so it outlives them.
+    """Board on which the learners of a group announce that they are ready. The supervisor's process holds it, so that
+    it outlives them.
 
     Parameters
     ----------
@@ -146,7 +147,8 @@ class Seat:
         self._store.set(f"{meeting}/invited", " ".join([str(source), *(other.token for other in others)]))
 
     def invitation(self, meeting: int) -> int | None:
-        """Whose state all go on with; None where others are meant, such as one that has died, or nobody yet."""
+        """Rank whose state all ranks adopt; None: others are meant, such as one that has died, or nobody has announced
+        itself."""
         name = f"{meeting}/invited"
         if not self._store.check([name]):
             return None

@@ -20,7 +20,7 @@ ALIGNMENT = 64
 
 
 class Kind(IntEnum):
-    """What a parcel holds."""
+    """Kinds of parcels."""
 
     STATE = 0
     BATCH = 1
@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies in the bytes of a batch; `key` is its name in a dict of tensors, else nothing."""
+    """Position of a tensor in the bytes of a batch; `key` is its name in a dict of tensors, else empty."""
 
     field: str
     key: str
@@ -124,7 +124,7 @@ def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
 
 
 def _parts(batch: Any) -> Iterator[tuple[str, str, Any]]:
-    """What a batch is made of: name of the field, key in it if it holds tensors by name, and value."""
+    """Parts of a batch: name of the field, key within it if it holds tensors by name, and value."""
     for field in fields(batch):
         value = getattr(batch, field.name)
         if isinstance(value, dict) and all(isinstance(each, Tensor) for each in value.values()):

@@ -148,7 +148,7 @@ class NodesBackend:
         return len(self._nodes)
 
     def hosts_cpu(self) -> list[tuple[float, dict[str, float]]]:
-        """What `NodeHost.cpu` says, of each node that is there: waits for the answers."""
+        """Results of `NodeHost.cpu` for each present node; waits for the answers."""
         return [node.host.cpu() for node in self._nodes if node.host is not None and node.has_begun]
 
     def close(self, patience: float = STOP_SECONDS) -> None:

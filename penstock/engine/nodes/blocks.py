@@ -1,4 +1,4 @@
-"""What travels between a node and the home node: frames, each a header of fixed size and raw bytes behind it.
+"""Frames between a node and the home node: a header of fixed size, followed by raw bytes.
 
 A block is a frame of full segments: a table with a row for each segment, and then one stretch of bytes for each column.
 Nothing that is received is executed or unpickled.
@@ -20,10 +20,10 @@ Views = list[memoryview]
 
 
 class Kind(IntEnum):
-    """What a frame says."""
+    """Kinds of frames."""
 
     HELLO = auto()
-    """Who connects, as JSON: from a node, once."""
+    """Identity of the connecting node, as JSON: from a node, once."""
     ALIVE = auto()
     """Nothing but that the other end is there; of both ends."""
     BLOCK = auto()
@@ -33,13 +33,13 @@ class Kind(IntEnum):
     CONTROL = auto()
     """Words by which the run is steered, int64: to a node."""
     GRANT = auto()
-    """What more a node may fill: numbers of slots, int64; or an entry for each step that it may take: to a node."""
+    """Further slots that a node may fill: their numbers, int64; or an entry per step that it may take: to a node."""
     TAKEN = auto()
-    """How many of the steps that were granted are taken: from a node."""
+    """Number of granted steps that were taken: from a node."""
 
 
 class StreamError(ConnectionError):
-    """What came is no frame of this program."""
+    """The received bytes are no frame of this program."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from penstock.config import Config
 
 GPU = "GPU"  # Ray's name for them
 Resources = tuple[str, ...]
-"""What a machine must have, by Ray's names."""
+"""Resources that a machine must have, by Ray's names."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the machine of a node must have.
+    """Requirements of a node's machine.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Wanted:
 
 
 def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
-    """What each node of a run must have, for so many rollout workers. Nodes with a learner come last.
+    """Requirements of each node of a run, given the number of rollout workers. Nodes with a learner come last.
 
     On the first an evaluator may play, with a core of its own. One with a learner must have one core, and takes all
     that its machine has.

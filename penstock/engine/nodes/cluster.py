@@ -242,7 +242,7 @@ class Hosted:
         self._asked_at = time.monotonic()
 
     def about(self, patience: float) -> About:
-        """What is installed there.
+        """Software installed on the node.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Hosted:
         self._actor.tell.remote(role, command)
 
     def heard(self, *, is_connected: bool) -> Heard | None:
-        """What it has answered since; None if nothing. It has longer to answer while its senders are connected.
+        """Its answer; None: not yet. The time limit is longer while its senders are connected.
 
         Raises
         ------
@@ -322,7 +322,7 @@ class Hosted:
         return found
 
     def cpu(self) -> tuple[float, dict[str, float]]:
-        """What `NodeHost.cpu` says: waits for the answer."""
+        """Result of `NodeHost.cpu`; waits for the answer."""
         found: tuple[float, dict[str, float]] = ray.get(self._actor.cpu.remote(), timeout=BEGIN_SECONDS)
         return found
 

@@ -47,7 +47,7 @@ class EvaluateThere(Evaluate):
 
 @dataclass(frozen=True)
 class EvaluatedThere(Evaluated):
-    """What came of it.
+    """Result of the evaluation.
 
     Attributes
     ----------

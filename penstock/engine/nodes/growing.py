@@ -12,7 +12,7 @@ SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not
 
 
 def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[Bundle]:
-    """What a cluster must have room for, one bundle for each node of a run.
+    """Resource bundles that a cluster must have room for, one per node of a run.
 
     A machine that stands for a node is asked for as a whole. So nothing that is missing is thought to have room there.
 
@@ -34,7 +34,7 @@ def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[B
 
 
 def in_words(bundles: Sequence[Bundle]) -> str:
-    """What is asked for, for messages: "1 node with 8 cores", "2 nodes with 8 cores and sampler"."""
+    """Requested bundles in words: "1 node with 8 cores", "2 nodes with 8 cores and sampler"."""
     kinds: dict[str, int] = {}
     for bundle in bundles:
         others = "".join(f" and {name}" for name in bundle if name != "CPU")

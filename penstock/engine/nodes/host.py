@@ -41,7 +41,7 @@ COMPARED = ("python", "torch", "penstock")
 
 @dataclass(frozen=True)
 class HostTask:
-    """What a host is told.
+    """Command to a host.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class HostTask:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a host answers.
+    """Answer of a host.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class About:
-    """What is installed in a process, and where it runs.
+    """Software and place of a process.
 
     Attributes
     ----------

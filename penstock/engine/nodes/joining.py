@@ -1,4 +1,4 @@
-"""How a run and a cluster come together: what of it the run gets, and the end of the connection."""
+"""Connection of a run to a cluster: the part of the cluster that the run gets, and the end of the connection."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def leave_cluster() -> None:
 
 
 def address_of_home(config: Config) -> str | None:
-    """By which address learners on nodes reach those at home; None: there are none on nodes."""
+    """Address at which learners on nodes reach those at home; None: no learners on nodes."""
     if not config.num_learner_nodes:
         return None
     from penstock.engine.nodes import cluster
@@ -106,7 +106,7 @@ def settle(config: Config, cluster: Cluster) -> Config:
 
 
 def _all_nodes(config: Config, machines: Sequence[Machine]) -> int:
-    """How many machines can step lanes, while each learner's node has one."""
+    """Number of machines that can step lanes, while each learner's node has one."""
     most = replace(config, nodes=max(1, len(machines) - config.num_learner_nodes))
     found = choose(machines, nodes_wanted(most, config.num_workers or 1))
     return max(1, len(found) - config.num_learner_nodes)

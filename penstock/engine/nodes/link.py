@@ -125,7 +125,7 @@ class Seat:
             return bool(len(slots))
 
     def status(self) -> NodeStatus:
-        """What came of the node so far."""
+        """Counts of the node so far."""
         link = self._link
         counts = self._counts + (link.counts() if link is not None else Counter())
         return NodeStatus(
@@ -301,7 +301,7 @@ class Link:
                 thread.join()
 
     def counts(self) -> Counter[str]:
-        """What came and went, by the names of `NodeStatus`."""
+        """Traffic counts, by the names of `NodeStatus`."""
         sequence = self._sequence
         return Counter(
             nbytes=self._stream.received, weights_nbytes=self._weights_nbytes,

@@ -159,7 +159,7 @@ class Receiver:
 
 
 def _together(seats: Sequence[Seat]) -> NodeStatus:
-    """What the seats of one node, one for each policy, come to."""
+    """Sum over the seats of one node, one per policy."""
     first, *others = [seat.status() for seat in seats]
     for other in others:
         first = replace(

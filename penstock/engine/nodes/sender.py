@@ -32,7 +32,7 @@ CONTROLS = (Control.RUN_EPOCH, Control.GOAL)
 
 @dataclass(frozen=True)
 class Home:
-    """Where a node's senders find home, and who they are.
+    """Address of home, and identity of a node's senders.
 
     Attributes
     ----------

@@ -150,7 +150,7 @@ def _proof(token: bytes, nonce: bytes | bytearray, hello: Frame, text: bytes) ->
 
 
 def _after(views: Sequence[memoryview], count: int) -> Views:
-    """What is left of views when so many bytes of them are done."""
+    """Remaining views after the given number of bytes."""
     for place, view in enumerate(views):
         if count < view.nbytes:
             return [view[count:], *views[place + 1 :]]

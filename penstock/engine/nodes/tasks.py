@@ -1,4 +1,4 @@
-"""What hosts are told: the roles of each node, made of those that the run would have on one machine."""
+"""Tasks for hosts: the roles of each node, derived from those that the run would have on one machine."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ DATA_PATHS = {
     "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
 }
-"""Where each data path is found that an algorithm may name."""
+"""Place of each data path that an algorithm may name."""
 
 
 def data_path(algorithm: Algorithm | type[Algorithm], config: Config | None = None) -> type[DataPath]:

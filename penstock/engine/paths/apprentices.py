@@ -68,7 +68,7 @@ class Apprentice:
         self._learn(batch, about)
 
     def _learning(self) -> dict[str, Any]:
-        """What the algorithm's learner alone has, and its optimisers."""
+        """State of the algorithm's learner, and its optimisers."""
         learned: dict[str, Any] = self._algorithm.learning_state()
         return learned
 

@@ -1,4 +1,4 @@
-"""What every data path answers: one object of a run is asked by everybody to whom it matters where experience goes."""
+"""Interface of a data path: how experience moves from lanes to the learner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ExperienceWriter(Protocol):
     """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
 
     waits_for: str
-    """What the group waits for while `open` says False, as an activity of the rollout worker."""
+    """Activity of the rollout worker while `open` returns False."""
     is_open: bool
 
     @property
@@ -56,7 +56,7 @@ class ExperienceWriter(Protocol):
 
 
 class Actor(Protocol):
-    """Whoever answers requests on the spot."""
+    """Role part that answers requests at once."""
 
     def answer(self, pending: Pending) -> None: ...
 
@@ -74,7 +74,7 @@ class Rehearsal(Protocol):
 
 
 class DataPath:
-    """How experience gets from the lanes of a run to what learns from it.
+    """Path of experience from the lanes of a run to its learner.
 
     An algorithm names its data path (`Algorithm.data_path`). One object of it belongs to a run: plain data, without
     torch, that travels to the process of every role. A subclass says what differs; everybody else asks it.
@@ -232,7 +232,7 @@ class DataPath:
         return "its experience has no way between machines yet"
 
     travels: ClassVar[Literal["segments", "steps"]] = "segments"
-    """What of it travels from another node to home."""
+    """Unit in which experience travels from another node to home."""
 
     def away(self) -> DataPath:
         """Return what of this data path travels to another node: all but what lies in the home node's memory."""
@@ -252,5 +252,5 @@ class DataPath:
 
     @property
     def saving_apart(self) -> int:
-        """How many roles save contents beside each checkpoint, and report "contents_saved" when they have."""
+        """Number of roles that save contents beside each checkpoint and then report "contents_saved"."""
         return 0

@@ -89,5 +89,5 @@ class HogwildLearner(Learner):
         return bool(self._arena.contributions[:, Contribution.IS_LEARNING].any())
 
     def experience(self) -> dict[str, float]:
-        """How many steps were not learned from; policy lag is told by the workers."""
+        """Number of steps not learned from; workers report policy lag."""
         return {"masked_steps": self._masked}

@@ -97,14 +97,14 @@ class RedistributedPath(SegmentPath):
         return take
 
     def _redistribution(self, arena: ExperienceArena, lanes: range) -> Callable[[np.ndarray], None]:
-        """What redistributes the segments of lanes. It takes torch, where a policy worker infers as well."""
+        """Redistribution of the lanes' segments. Loads torch even where a policy worker infers."""
         from penstock.engine.paths.redistribution import SegmentRedistribution
 
         return SegmentRedistribution(self.algorithm, arena, lanes)
 
     @classmethod
     def learner_class(cls) -> type[SegmentLearner]:
-        """What shows how well returns are predicted, too."""
+        """Learner class that also reports the quality of predicted returns."""
         from penstock.engine.paths.redistributed_learner import RedistributedLearner
 
         return RedistributedLearner
@@ -116,7 +116,7 @@ class RedistributedPath(SegmentPath):
 
 
 def predictor_numbers(algorithm: Any) -> dict[str, int]:
-    """What a predictor of returns adds to the run's shape."""
+    """Numbers that a predictor of returns adds to the run's shape."""
     from penstock.algorithms.rudder import build_predictor
     from penstock.engine.acting.weights import weights_nbytes
 

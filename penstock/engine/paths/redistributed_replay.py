@@ -87,12 +87,12 @@ class RedistributedReplayPath(ReplayPath):
         return (RedistributorRole(algorithm, self.feed, self.predictor_saved_at, policy),)
 
     def away(self) -> Self:
-        """How steps are written, as the environment gave them; buffer and feed are at home."""
+        """Data path of a node: steps are written as the environment gave them; buffer and feed are at home."""
         nothing: Any = None
         return replace(self, replay=NodeReplay.of(self.replay), feed=nothing, predictor_saved_at=None)
 
     def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """What is written of a step on a node."""
+        """Fields written per step on a node."""
         return super().fields_of_step(shape) | {"lane": Field((), "int64")}
 
     def inbox(self, arena: ExperienceArena) -> Inbox:
@@ -108,7 +108,7 @@ class RedistributedReplayPath(ReplayPath):
         return RedistributedWriter(arena, worker, lanes, first_lane, self.replay, self._hold(arena))
 
     def _hold(self, arena: ExperienceArena) -> Hold:
-        """What makes what holds episodes. It takes torch to redistribute, where a policy worker infers as well."""
+        """Constructor of the holder of episodes. Loads torch for redistribution even where a policy worker infers."""
         from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
 
         return partial(
@@ -119,7 +119,7 @@ class RedistributedReplayPath(ReplayPath):
 
     @classmethod
     def learner_class(cls) -> type[ReplayLearner]:
-        """What shows how well returns are predicted, too."""
+        """Learner class that also reports the quality of predicted returns."""
         from penstock.engine.paths.redistributed_replay_learner import RedistributedReplayLearner
 
         return RedistributedReplayLearner

@@ -70,7 +70,7 @@ class EpisodeRedistribution:
         return redistributed.squeeze(1).numpy()
 
     def _contributions(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
-        """What each step contributed, float32 ``[T, 1]``, chunk by chunk."""
+        """Contribution of each step, float32 ``[T, 1]``, chunk by chunk."""
         predictor, length = self._predictor, len(obs)
         memory, predicted, found = predictor.initial_memory(1), torch.zeros(1), []
         for begin in range(0, length, self._chunk):

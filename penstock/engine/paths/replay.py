@@ -109,7 +109,7 @@ class ReplayPath(DataPath):
 
     @classmethod
     def learner_class(cls) -> type[ReplayLearner]:
-        """What learns from them."""
+        """Learner class."""
         from penstock.engine.paths.replay_learner import ReplayLearner
 
         return ReplayLearner
@@ -120,7 +120,7 @@ class ReplayPath(DataPath):
         return ""
 
     def away(self) -> Self:
-        """How steps are written; the buffer is at home."""
+        """Data path of a node: steps are written there, and the buffer is at home."""
         return replace(self, replay=NodeReplay.of(self.replay))
 
     def there(self, arena: ExperienceArena) -> Self:
@@ -132,11 +132,11 @@ class ReplayPath(DataPath):
 
     @property
     def calls_of_step(self) -> int:
-        """How often a group of lanes may write for one step."""
+        """Number of writes per step of a group of lanes."""
         return 1
 
     def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """What is written of a step."""
+        """Fields written per step."""
         with_values = self.replay.first_priorities is not None
         return transition_fields(shape.observation, shape.action, with_values=with_values)
 

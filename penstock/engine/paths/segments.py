@@ -39,7 +39,7 @@ class SegmentPath(DataPath):
 
     @classmethod
     def takes_turns(cls, algorithm: Algorithm | type[Algorithm]) -> bool:
-        """Where the algorithm is synchronous."""
+        """True if the algorithm is synchronous."""
         return getattr(algorithm, "synchronous", False)
 
     @classmethod
@@ -91,7 +91,7 @@ class SegmentPath(DataPath):
 
     @classmethod
     def learner_class(cls) -> type[SegmentLearner]:
-        """What learns from them."""
+        """Learner class."""
         from penstock.engine.paths.segment_learner import SegmentLearner
 
         return SegmentLearner

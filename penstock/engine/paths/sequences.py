@@ -61,7 +61,7 @@ class SequencePath(ReplayPath):
         return self.burn_in + 2
 
     def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """What is written of a step; the signals of a transition's are no fields."""
+        """Fields written per step; the signals of transitions are no fields."""
         with_values = self.replay.first_priorities is not None
         return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
 

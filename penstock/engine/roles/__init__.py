@@ -1,1 +1,1 @@
-"""What each role does: rollout worker, policy worker, learner, evaluator; and the specs they are made of."""
+"""Roles: rollout worker, policy worker, learner, evaluator; and their specs."""

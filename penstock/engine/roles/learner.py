@@ -1,4 +1,4 @@
-"""What every learner does: it holds the model that learns, publishes its weights, reports and saves."""
+"""Base of learners: they hold the model, publish its weights, report and save."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def skipped_again(
 
 @dataclass(frozen=True)
 class LearnerState:
-    """Where learning stands, beside weights and what the learner alone has.
+    """Progress of learning, without weights and the learner's own state.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class LearnerState:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run starts: from nothing, or from a checkpoint.
+    """Start of a run: from nothing, or from a checkpoint.
 
     Attributes
     ----------
@@ -174,11 +174,11 @@ class Learner:
         raise NotImplementedError
 
     def learning_state(self) -> dict[str, Any]:
-        """What the learner alone has and a checkpoint holds: tensors and plain values."""
+        """State that only the learner has, saved in checkpoints: tensors and plain values."""
         raise NotImplementedError
 
     def heritage(self) -> dict[str, Any]:
-        """What of `learning_state` another learner may go on from: all but counters and random numbers."""
+        """Part of `learning_state` that another learner may adopt: all but counters and random numbers."""
         return self.learning_state()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
@@ -187,15 +187,15 @@ class Learner:
 
     @property
     def device(self) -> torch.device:
-        """Where it learns."""
+        """Device of the model."""
         return self._device
 
     def standing(self) -> dict[str, int]:
-        """Where learning stands, in numbers."""
+        """Counters of learning."""
         return {"steps": self._steps, "version": self._version, "updates": self._updates}
 
     def about_batch(self) -> dict[str, Any]:
-        """What others of a group need to know to learn from the same batch."""
+        """Data that other ranks of a group need in order to learn from the same batch."""
         return {"standing": self.standing(), "tuned": self._tuned}
 
     def whole_state(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Learner:
         return {"weights": self._model.state_dict(), "learning": self.learning_state(), "standing": self.standing()}
 
     def published_state(self) -> dict[str, Any]:
-        """What `whole_state` says of a learner that was just made, and has nothing but the weights published last."""
+        """`whole_state` of a new learner that has only the weights published last."""
         standing = self.standing() | {"steps": self._weights.steps, "version": self._weights.version}
         return copy.deepcopy(self.whole_state()) | {"standing": standing}
 
@@ -264,7 +264,7 @@ class Learner:
         self._algorithm.take_settings(self._config)
 
     def experience(self) -> dict[str, float]:
-        """What is shown and logged of the data path, by the name of the metric."""
+        """Metrics of the data path, by name."""
         return {}
 
     @property

@@ -32,7 +32,7 @@ REPORT_INTERVAL = 0.1  # seconds
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """What a rollout worker is told: plain data, never an algorithm's config."""
+    """Spec of a rollout worker: plain data, never an algorithm's config."""
 
     worker: int
     env: EnvSpec
@@ -197,7 +197,7 @@ class LaneGroup:
 
 
 def _games(spec: RolloutSpec, arenas: Sequence[ExperienceArena], group: int) -> Callable[..., Games]:
-    """What makes a group of several agents: those in whose last arenas guests are, where any play."""
+    """Constructor of a group of several agents, whose last arenas hold guests, if any."""
     guests = {arena.shape.plays: arena for arena in arenas if arena.shape.plays is not None}
     if not guests:
         return Games

@@ -1,4 +1,4 @@
-"""What each role is told, as plain data that travels, and how the role is made of it in its own process."""
+"""Specs of roles as plain data that travels, and the construction of each role in its own process."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class LearnerRole:
 
     @property
     def is_vital(self) -> bool:
-        """Where it is alone: the others of a group have what it has."""
+        """True for a single learner: in a group, the others have the same state."""
         return self.group is None
 
     @property

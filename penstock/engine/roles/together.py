@@ -93,7 +93,7 @@ def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
 
 
 def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[str, str]:
-    """Whose roles are that work for some of a run's policies alone, in words for `told_with_policy`.
+    """Policies of the roles that work for only some of a run's policies, in words for `told_with_policy`.
 
     Parameters
     ----------

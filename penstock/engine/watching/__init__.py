@@ -1,1 +1,1 @@
-"""What is seen of a run: how its roles spend their time, how far it is, what hangs."""
+"""Observation of a run: time spent by its roles, progress, hangs."""

@@ -31,14 +31,14 @@ OF_A_NODE = (
     "is_there", "steps", "steps_per_second", "policy_lag", "bytes_per_second", "weights_nbytes", "stale", "doubled",
     "missing", "faults",
 )  # fmt: skip
-"""What is logged of each node, by the names of `NodeStatus`."""
+"""Logged numbers of each node, by the names of `NodeStatus`."""
 
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
 
 
 class View(Protocol):
-    """Whoever shows the run."""
+    """Interface of a view of the run."""
 
     def update(self, status: Status) -> None: ...
 
@@ -206,7 +206,7 @@ def _number(name: object, value: Any) -> float:
 
 
 def of_policy(name: str) -> str:
-    """What stands before the name of a metric of one policy; nothing where a run has one."""
+    """Prefix of a metric of one policy; empty in a run of one policy."""
     return f"policy/{name}/" if name else ""
 
 
@@ -227,7 +227,7 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
 
 
 def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
-    """What is logged of each policy, by name."""
+    """Metrics of each policy, by name."""
     values: dict[str, float] = {"updates": policy.updates, "skipped_updates": policy.skipped_updates}
     if policy.learning_rate is not None:
         values["learning_rate"] = policy.learning_rate
@@ -245,7 +245,7 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
 
 
 def _metrics_of_opponents(policy: PolicyStatus) -> dict[str, float]:
-    """What is logged of the past versions that a policy plays."""
+    """Metrics of a policy's past versions as opponents."""
     scores = [opponent.score for opponent in policy.opponents]
     return {
         "opponents/rating": policy.rating or 0.0,

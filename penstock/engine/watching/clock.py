@@ -1,4 +1,4 @@
-"""Where a role's time goes: wall and CPU seconds per activity, in the arena, where the supervisor reads them."""
+"""Wall and CPU seconds of a role per activity, in the arena, where the supervisor reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU_INTERVAL = 1e-3  # seconds
 
 
 class _Thread(threading.local):
-    """What a thread knows of its clocks."""
+    """Clocks of a thread."""
 
     running: Callable[[], Clock | None] = staticmethod(lambda: None)
     is_companion = False

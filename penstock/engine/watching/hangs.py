@@ -77,7 +77,7 @@ class HangWatch:
 
 
 def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
-    """What is watched of a role; None if it steps no environments."""
+    """Watched state of a role; None if it steps no environments."""
     if isinstance(spec, RolloutRole):
         is_shared = spec.rollout.env.population > 1
         count = sum(each.shape.lanes_per_worker for each in (arena.policies if is_shared else (arena,)))

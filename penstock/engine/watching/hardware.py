@@ -1,4 +1,4 @@
-"""What a run's hardware does: cores, memory, each kind of role, GPUs."""
+"""Load of a run's hardware: cores, memory, each kind of role, GPUs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Hardware:
         self._spent: dict[int, float] = {}
 
     def sample(self) -> dict[str, float | None]:
-        """What the hardware did since the last call, by name; nothing at the first, with which time begins.
+        """Load since the last call, by name; empty at the first call, which starts the clock.
 
         Returns
         -------

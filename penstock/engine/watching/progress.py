@@ -1,4 +1,4 @@
-"""What the roles have reported so far, and what it says about the run."""
+"""Progress of a run, from the reports of its roles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
 
 
 class PolicyProgress:
-    """What is reported of one policy.
+    """Progress of one policy.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ class Progress:
         self._cores["idle"] = 1.0 - sum(self._cores.values())
 
     def role_times(self, before: Moment, after: Moment) -> dict[RoleKind, RoleTime]:
-        """How every role spent the time between two moments, by its kind."""
+        """Time spent by every role between two moments, by kind."""
         return role_times(self._rows, before, after)
 
     def limiting(self, times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""How the roles of a run spent a stretch of time, read from their gauges at its two ends."""
+"""Time spent by the roles of a run, from their gauges at two moments."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.ipc import busy_by_core
 from penstock.runs.status import REAL_WORK
 
 PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {"write": "copying", "gather": "copying"}
-"""What the CPU time of an activity was spent on; of all others: "other"."""
+"""Kind of work of each activity's CPU time; of all others: "other"."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What can be read at one moment of a run.
+    """Gauges at one moment of a run.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class RoleTime:
-    """How one role, over all its processes, spent a stretch of time.
+    """Time spent by one role, over all its processes.
 
     Attributes
     ----------
