@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.runs.columns import Columns, numbers_in
+from penstock.runs.columns import MOST_NAMES, Columns, numbers_in
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
 from penstock.runs.tails import Cursor, decoded, read_on, stretches
@@ -30,7 +30,14 @@ class Feed:
     lock: Lock = field(default_factory=Lock)
 
     def whole(self) -> dict[str, Any]:
-        """Everything up to now, small enough to draw, and the cursors behind it."""
+        """Everything up to now, small enough to draw, and the cursors behind it.
+
+        Returns
+        -------
+        dict
+            metrics, hardware, log, cursor; most_names, which a file's numbers may have, and left_out, how many numbers
+            have further names and are not shown.
+        """
         with self.lock:
             for name in self.columns:
                 self._catch_up(name)
@@ -39,6 +46,8 @@ class Feed:
                 "metrics": self.columns[METRICS].reduced(POINTS),
                 "hardware": self.columns[HARDWARE].reduced(POINTS),
                 "log": self.log,
+                "most_names": MOST_NAMES,
+                "left_out": sum(columns.left_out for columns in self.columns.values()),
                 "cursor": ",".join(str(self.cursors[name]) for name in _GROWING.values()),
             }
 

@@ -13,6 +13,8 @@ import numpy as np
 
 # Of lines as `MetricsLog` writes them: what they begin with, what those of before it wrote markers lack, and a marker.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
+MOST_NAMES = 4096
+"""Names of numbers that are kept of a file."""
 _NUMBERS = frozenset((int, float, type(None)))
 
 
@@ -51,12 +53,25 @@ def numbers_in(line: bytes) -> dict[str, Any] | None:
 
 
 class Columns:
-    """Numbers of lines, by name: NaN where a line has none."""
+    """Numbers of lines, by name; each name keeps the lines that have it, and their values.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    most_names
+        Names that are kept: numbers of further names are counted and left out.
+
+    Attributes
+    ----------
+    left_out
+        Numbers that were left out because there were too many names.
+    """
+
+    def __init__(self, most_names: int = MOST_NAMES) -> None:
+        self._most_names = most_names
         self._count = 0
-        self._columns: dict[str, array[float]] = {}
+        self._columns: dict[str, tuple[array[int], array[float]]] = {}
         self._is_marker = bytearray()
+        self.left_out = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Add lines; those without steps and seconds are left out."""
@@ -67,42 +82,66 @@ class Columns:
             if record is None:
                 continue
             rows, values = alike.setdefault(tuple(record), ([], []))
-            rows.append(len(is_marker))
+            rows.append(self._count + len(is_marker))
             values.append(record.values())
             is_marker.append("resumed" in record)
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        names_left = self._most_names - len(self._columns)
         for names, (rows, values) in alike.items():
+            at = np.array(rows, np.uint32)
             for name, column in zip(names, _table(values, len(names)).T, strict=True):
-                found.setdefault(name, np.full(len(is_marker), np.nan))[rows] = column
-        for name, column in found.items():
-            known = self._columns.setdefault(name, array("d"))
-            known.frombytes(np.full(self._count - len(known), np.nan).tobytes())
-            known.frombytes(np.where(np.isfinite(column), column, np.nan).tobytes())
+                known = np.isfinite(column)
+                if name not in self._columns and name not in found:
+                    if not known.any():
+                        continue
+                    if not names_left:
+                        self.left_out += int(known.sum())
+                        continue
+                    names_left -= 1
+                found.setdefault(name, []).append((at[known], column[known]))
+        for name, parts in found.items():
+            at, column = (np.concatenate(each) for each in zip(*parts, strict=True))
+            order = np.argsort(at, kind="stable")
+            lines_of, values_of = self._columns.setdefault(name, (array("I"), array("d")))
+            lines_of.frombytes(at[order].tobytes())
+            values_of.frombytes(column[order].tobytes())
         self._is_marker += is_marker
         self._count += len(is_marker)
 
     def reduced(self, most: int) -> dict[str, list[float | None]]:
-        """Return the columns of the lines that stand, in at most so many rows.
+        """Return the columns of the lines that stand, in at most so many rows; None where a line has no number.
 
         Where there are more, stretches of them are two rows each. The first holds the lowest and the second the highest
         value of each column, so that no spike is hidden.
         """
         stands = standing_rows(self._whole("steps"), self._whole("seconds"), np.frombuffer(self._is_marker, bool))
-        whole = {name: self._whole(name)[stands] for name in self._columns}
-        whole = {name: column for name, column in whole.items() if not np.isnan(column).all()}
-        count = int(stands.sum())
-        if count > most:
-            begins = np.linspace(0, count, most // 2 + 1).astype(int)[:-1]
-            whole = {name: _lowest_and_highest(column, begins) for name, column in whole.items()}
-        return {
-            name: [None if math.isnan(value) else value for value in column.tolist()] for name, column in whole.items()
-        }
+        count, rows_of = int(stands.sum()), np.cumsum(stands) - 1
+        begins = np.linspace(0, count, most // 2 + 1).astype(int)[:-1] if count > most else np.arange(0)
+        shown: dict[str, list[float | None]] = {}
+        for name in self._columns:
+            lines, values = self._known(name)
+            rows, values = rows_of[lines[stands[lines]]], values[stands[lines]]
+            if not rows.size:
+                continue
+            if len(begins):
+                rows, values = _lowest_and_highest(np.searchsorted(begins, rows, "right") - 1, values)
+            column: list[float | None] = [None] * (2 * len(begins) or count)
+            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+                column[row] = value
+            shown[name] = column
+        return shown
+
+    def _known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the lines that have a name, ascending, and their values."""
+        lines, values = self._columns.get(name, (array("I"), array("d")))
+        return np.array(lines, np.int64), np.array(values, float)
 
     def _whole(self, name: str) -> np.ndarray:
-        column = self._columns.get(name, array("d"))
-        found = np.full(self._count, np.nan)
-        found[: len(column)] = column
-        return found
+        """A value for each line, float64; NaN where a line has none."""
+        whole = np.full(self._count, np.nan)
+        lines, values = self._known(name)
+        whole[lines] = values
+        return whole
 
 
 def picked(text: bytes, x: str, y: str) -> np.ndarray:
@@ -211,7 +250,9 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _lowest_and_highest(column: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """float64 ``[2 * stretches]``: of each the lowest and the highest value, NaN where it has none."""
-    low, high = np.fmin.reduceat(column, begins), np.fmax.reduceat(column, begins)
-    return np.stack([low, high], 1).reshape(-1)
+def _lowest_and_highest(stretch: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two rows of each stretch that has values, and what they hold: the lowest value and the highest."""
+    begins = np.flatnonzero(np.diff(stretch, prepend=-1))
+    rows = 2 * stretch[begins]
+    low, high = np.minimum.reduceat(values, begins), np.maximum.reduceat(values, begins)
+    return np.stack([rows, rows + 1], 1).reshape(-1), np.stack([low, high], 1).reshape(-1)

@@ -171,6 +171,7 @@ def test_history_is_what_stands_small_enough_to_draw(served, ids):
     history = json.loads(served.ask(f"/api/runs/{ids['good']}/history")[2])
     assert history["metrics"]["steps"] == [100, 200]
     assert history["metrics"]["evaluation/mean_return"] == [5.0, 7.0]
+    assert (history["most_names"], history["left_out"]) == (4096, 0)
     assert json.loads(served.ask(f"/api/runs/{ids['good']}/progress")[2]) == {"share": 1.0}
     assert served.ask("/api/runs/x/progress")[0] == 404
 

@@ -2,12 +2,13 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runs.columns import Columns, numbers_in, picked, points_in, standing_rows
+from penstock.runs.columns import MOST_NAMES, Columns, numbers_in, picked, points_in, standing_rows
 
 
 def line(steps, seconds=None, **values):
@@ -129,3 +130,25 @@ def test_no_spike_is_hidden(rows, most):
 
 def test_few_rows_stay_as_they_are():
     assert np.allclose(columns(*(line(n, a=math.sin(n)) for n in range(10)))["a"], np.sin(range(10)))
+
+
+def test_a_name_costs_the_lines_that_have_it_and_no_others():
+    lines = [json.dumps(line(n, **{f"metrics/{n}": n})).encode() for n in range(MOST_NAMES - 2)]
+    tracemalloc.start()
+    made = Columns()
+    made.add(lines)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10_000 * len(lines), "padded to all lines each name has 33 KB"
+    found = made.reduced(10**6)
+    assert len(found) == MOST_NAMES and made.left_out == 0
+    assert [value for value in found["metrics/17"] if value is not None] == [17.0] == [found["metrics/17"][17]]
+
+
+def test_numbers_of_too_many_names_are_left_out_and_counted():
+    made = Columns(most_names=4)
+    made.add(json.dumps(line(n, a=n, **{f"b{n}": n, f"c{n}": None})).encode() for n in range(5))
+    made.add([json.dumps(line(5, a=5, b0=9, b1=9)).encode()])
+    found = made.reduced(100)
+    assert set(found) == {"steps", "seconds", "a", "b0"} and made.left_out == 5
+    assert found["b0"] == [0, None, None, None, None, 9]

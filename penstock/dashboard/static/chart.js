@@ -12,13 +12,19 @@ const HEIGHT = 200;
 
 // Numbers of lines, by name: null where a line has none.
 export class Store {
-  constructor(columns) {
-    this.columns = columns;
+  // columns: numbers by name, null where a row has none. most: names that are kept; leftOut: numbers of further ones.
+  constructor(columns, most = Infinity) {
+    Object.assign(this, { columns, most, leftOut: 0 });
     this.count = columns.steps ? columns.steps.length : 0;
   }
 
   add(line) {
-    for (const name of Object.keys(line)) if (!(name in this.columns)) this.columns[name] = new Array(this.count).fill(null);
+    let left = this.most - Object.keys(this.columns).length;
+    for (const name of Object.keys(line)) {
+      if (name in this.columns) continue;
+      if (left-- > 0) this.columns[name] = new Array(this.count).fill(null);
+      else this.leftOut += 1;
+    }
     for (const name of Object.keys(this.columns)) this.columns[name].push(line[name] ?? null);
     this.count += 1;
   }

@@ -95,14 +95,21 @@ export async function runPage(page, id) {
     try {
       const whole = await get(`/api/runs/${id}/history`);
       if (isClosed) return;
-      [metrics, hardware, cursor, names] = [new Store(whole.metrics), new Store(whole.hardware), whole.cursor, ""];
+      [metrics, hardware] = [whole.metrics, whole.hardware].map((columns) => new Store(columns, whole.most_names));
+      [metrics.leftOut, cursor, names] = [whole.left_out, whole.cursor, ""];
       log.textContent = whole.log.join("\n");
-      told.textContent = metrics.count ? "" : "The run has logged no metrics yet.";
+      tell();
       draw();
     } finally {
       clearInterval(telling);
       isReading = false;
     }
+  }
+
+  function tell() {
+    const leftOut = metrics.leftOut + hardware.leftOut;
+    if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have further ones.`;
+    else told.textContent = metrics.count ? "" : "The run has logged no metrics yet.";
   }
 
   function take(news, at) {
@@ -118,7 +125,7 @@ export async function runPage(page, id) {
       log.textContent = [...log.textContent.split("\n"), ...news.log].filter(Boolean).slice(-MOST_LOG_LINES).join("\n");
       if (isAtEnd) log.scrollTop = log.scrollHeight;
     }
-    if (metrics.count) told.textContent = "";
+    tell();
     if (news.metrics || news.hardware) drawSoon();
   }
 
