@@ -411,12 +411,21 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             ],
         ),
         (
-            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1),
+            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1, asked=1),
             [
                 "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
-                "partial: 1 of them was given up after 30,000 steps: what it had returned by then counts, and its lane "
-                "played no more of the 100 episodes. --max-steps sets the bound",
+                "partial: 1 of them was given up after 30,000 steps: what it had returned by then counts. 1 whole one "
+                "was asked for. --max-steps sets the bound",
+            ],
+        ),
+        (
+            Evaluation((3.0, 0.5, 0.5), (9, 90, 90), unfinished=2, asked=2),
+            [
+                "mean return 1.333 +/- 1.179 over 3 episodes, 1 of which ended "
+                "(CartPole-v1, weights of step 10,000, best checkpoint)",
+                "partial: 2 of them were given up after 90 steps: what they had returned by then counts. 2 whole ones "
+                "were asked for, and no more are played when as many were given up. --max-steps sets the bound",
             ],
         ),
     ],

@@ -41,7 +41,7 @@ def evaluate(args: list[str]) -> int:
             explain_run(paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed)
     for name, result in results.items():
         which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
-        print(_score(result, f"{name}: " if name else "", metas[name], which, flags.episodes))
+        print(_score(result, f"{name}: " if name else "", metas[name], which))
     if video is not None:
         print(f"video: {video}")
     if flags.explain is not None:
@@ -72,11 +72,11 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
     return {name: evaluate_run(path, **how) for name, path in paths.items()}
 
 
-def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, asked: int) -> str:
+def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -> str:
     """Lines about an evaluation."""
     from penstock.runs.numbers import number, spread
 
-    ended = f", {result.episodes - result.unfinished} of which ended" if result.unfinished else ""
+    ended = f", {result.finished} of which ended" if result.unfinished else ""
     lines = [
         f"{name}mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "
         f"({meta['env']}, weights of step {meta['steps']:,}, {which})"
@@ -88,9 +88,12 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str, a
         about = f"{name}against {match.opponent} as {match.seat}"
         lines.append(f"{about}: {won}mean return {number(match.mean_return)}")
     if result.unfinished:
-        was, it, its = ("was", "it", "its lane") if result.unfinished == 1 else ("were", "they", "their lanes")
+        was, it = ("was", "it") if result.unfinished == 1 else ("were", "they")
+        asked = "1 whole one was" if result.asked == 1 else f"{result.asked} whole ones were"
+        is_short = result.finished < result.asked
+        limit = ", and no more are played when as many were given up" if is_short else ""
         lines.append(
             f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
-            f"returned by then counts, and {its} played no more of the {asked} episodes. --max-steps sets the bound"
+            f"returned by then counts. {asked} asked for{limit}. --max-steps sets the bound"
         )
     return "\n".join(lines)

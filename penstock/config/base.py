@@ -160,7 +160,7 @@ class Config(PopulationConfig):
     eval_exploration: bool = False
     """Evaluations sample actions; algorithms without sampling explore as at the end of training."""
     eval_max_steps: int = 30_000
-    """Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished."""
+    """Steps after which an evaluation gives an episode up and plays another; it counts as far as it came."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end; None: total_steps / 10."""
     keep_checkpoints: int = 3

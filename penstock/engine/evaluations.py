@@ -183,9 +183,9 @@ class Evaluations:
         why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
         target = "" if config.target_return is None else "; they never reach a target"
         return (
-            f"warning: {evaluation.unfinished} of {evaluation.episodes} episodes of an evaluation were given up before "
-            f"they ended, after at most {longest:,} steps ({why}): the mean return of {number(evaluation.mean_return)} "
-            f"counts what they had returned by then{target}"
+            f"warning: an evaluation was asked for {evaluation.asked} episodes: {evaluation.finished} ended, and "
+            f"{evaluation.unfinished} were given up after at most {longest:,} steps ({why}). The mean return of "
+            f"{number(evaluation.mean_return)} counts what these had returned by then{target}"
         )
 
 

@@ -235,7 +235,7 @@ class APPO(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -560,7 +560,7 @@ class PPO(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -869,7 +869,7 @@ class A2C(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -1147,7 +1147,7 @@ class A3C(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -1455,7 +1455,7 @@ class IMPALA(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -1761,7 +1761,7 @@ class IMPACT(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -2082,7 +2082,7 @@ class CLEAR(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -2417,7 +2417,7 @@ class LASER(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -2728,7 +2728,7 @@ class PQN(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -3073,7 +3073,7 @@ class DQN(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -3443,7 +3443,7 @@ class Rainbow(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -3811,7 +3811,7 @@ class ApeX(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -4178,7 +4178,7 @@ class R2D2(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -4500,7 +4500,7 @@ class DDPG(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -4808,7 +4808,7 @@ class TD3(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -5117,7 +5117,7 @@ class SAC(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -5432,7 +5432,7 @@ class TQC(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -5749,7 +5749,7 @@ class CrossQ(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
@@ -6064,7 +6064,7 @@ class ApeXDPG(Face):
     eval_exploration
         Evaluations sample actions; algorithms without sampling explore as at the end of training.
     eval_max_steps
-        Steps after which an evaluation gives an episode up; what it has returned by then is shown as unfinished.
+        Steps after which an evaluation gives an episode up and plays another; it counts as far as it came.
     checkpoint_interval
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints

@@ -59,7 +59,7 @@ class OneSeat:
     def __init__(self, num_games: int) -> None:
         self.num_games = num_games
         self.seat = 0
-        self.outcomes: list[list[int]] = []
+        self.outcomes: list[list[int | None]] = []
 
     def begin(self, game: int) -> int:
         """The same seat in every game."""
@@ -139,7 +139,7 @@ class MatchPlayer(Player):
     def _match(self, bout: Bout, name: str, opponent: Opponent, seat: int) -> Match:
         part, seating = self._part, self._seating
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
-        bout.play([part, opponent], [part], seating.outcomes)
+        bout.play([part, opponent], [part], [seating.outcomes])
         return part.match(name, self._agents[seat], seating.outcomes)
 
     def _player(self, place: str | Callable[..., Any]) -> Opponent:

@@ -1,6 +1,7 @@
 """What came of playing some episodes.
 
-An episode need not end: one that lasts too long is given up, and counts with what it has returned by then.
+An episode need not end: one that lasts too long is given up, and counts with what it has returned by then. Another is
+played in its place.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ class Evaluation:
         ``info["is_success"]`` of the last step of each episode of `returns`, None where there is none; or nothing.
     unfinished
         How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
-        steps, or because time was up. Their lanes play no more, so there may be fewer episodes than were asked for.
+        steps, or because time was up. They count in the mean: a policy that survives for ever is not scored by its
+        deaths alone, and one that is stuck not by its successes.
+    asked
+        How many whole episodes were asked for; 0 where that is not known. Fewer ended where time was up, or where as
+        many were given up.
     matches
         Games against each opponent, where there are any: `returns` are then those against the first one.
     """
@@ -42,11 +47,17 @@ class Evaluation:
     version: int = 0
     successes: tuple[float | None, ...] = ()
     matches: tuple[Match, ...] = ()
+    asked: int = 0
 
     @property
     def episodes(self) -> int:
         """Number of episodes, those among them that were given up."""
         return len(self.returns)
+
+    @property
+    def finished(self) -> int:
+        """Number of whole episodes."""
+        return len(self.returns) - self.unfinished
 
     @property
     def mean_return(self) -> float:
@@ -85,5 +96,7 @@ def evaluation_of(matches: Sequence[Match]) -> Evaluation:
               for value in getattr(match, name)[part])
         for name in ("returns", "lengths", "successes")
     )  # fmt: skip
-    unfinished = sum(match.unfinished for match in first)
-    return Evaluation(returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches))
+    unfinished, asked = sum(match.unfinished for match in first), sum(match.asked for match in first)
+    return Evaluation(
+        returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches), asked=asked
+    )

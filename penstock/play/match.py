@@ -25,7 +25,7 @@ class Match:
         given up have none. Empty where policies are of different kinds, and nobody can say who won.
     unfinished
         How many of `returns` were given up.
-    successes
+    successes, asked
         As those of an `Evaluation`.
     """
 
@@ -36,6 +36,7 @@ class Match:
     outcomes: tuple[int, ...]
     unfinished: int = 0
     successes: tuple[float | None, ...] = ()
+    asked: int = 0
 
     @property
     def wins(self) -> int:

@@ -21,7 +21,7 @@ Load = Callable[[], PolicyNetwork | None]
 class Opponent(Protocol):
     """Plays the seats of guests."""
 
-    def begin(self, episodes: int) -> None:
+    def begin(self) -> None:
         """Begin with lanes that were reset; by default there is nothing to do."""
         return
 

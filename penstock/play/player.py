@@ -1,4 +1,8 @@
-"""Playing episodes to score policies: every lane plays the same quota of them, so that short ones are not favoured."""
+"""Playing episodes to score policies: every lane plays the same quota of them, so that short ones are not favoured.
+
+An episode that is given up is no part of its lane's quota: when the other lanes have played theirs, all environments
+begin anew, and lanes that fall short play on. It ends when as many episodes were given up as were asked for.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,9 @@ from penstock.play.noise import NoiseStreams
 from penstock.play.opponents import Opponent
 
 MAX_LANES = 25
+
+Outcomes = Sequence[list[int | None]]
+"""Of each game that is played at once, how those played in its place have ended, as `outcome` says; None: not seen."""
 
 
 def lanes_for(episodes: int) -> int:
@@ -56,8 +63,9 @@ class Player(ABC):
         episodes
             How many environments' episodes in all, a multiple of their number; where an environment has several
             agents, each of them has so many. Against opponents, so many games against each, from each seat.
+            So many whole ones: in place of one that is given up another is played, until as many were given up.
         max_steps
-            Steps after which an episode is given up; its lane plays no other. The whole game of an agent is given up.
+            Steps after which an episode is given up. The whole game of an agent is given up.
         deadline
             When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
         on_step
@@ -108,9 +116,9 @@ class Bout:
     on_step: Callable[[], object]
 
     def play(
-        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Sequence[object]] = ()
+        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes] = ()
     ) -> None:
-        """Play until no part has episodes to play any more.
+        """Play until each part has what is asked for, as many were given up, or time is up.
 
         Parameters
         ----------
@@ -119,20 +127,37 @@ class Bout:
         parts
             Those of them that are scored.
         outcomes
-            How games have ended, by game, to which more are added while they are played. A part whose agents are out
-            waits for the end of its last games, but no more than `max_steps` steps.
+            Of each part how its games have ended, to which more are added while they are played. A part whose agents
+            are out waits for the end of its last games, but no more than `max_steps` steps.
         """
-        self.group.reset()
-        for actor in actors:
-            actor.begin(self.episodes)
+        for part in parts:
+            part.ask(self.episodes)
+        while True:
+            self.group.reset()
+            for actor in actors:
+                actor.begin()
+            self._play_on(actors, parts)
+            self._await_outcomes(actors, parts, outcomes)
+            for part, of_part in zip(parts, outcomes, strict=False):
+                part.settle(of_part)
+            if not any(part.falls_short for part in parts) or time.monotonic() >= self.deadline:
+                return
+
+    def _play_on(self, actors: Sequence[Opponent], parts: Sequence[Part]) -> None:
+        """Play until each lane has its quota, or has given an episode up."""
         while any([part.plays_on for part in parts]):
             self._step(actors)
             is_late = time.monotonic() >= self.deadline
             for part in parts:
                 part.hear(self.max_steps, is_late=is_late)
+
+    def _await_outcomes(
+        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes]
+    ) -> None:
+        """Play the last games to their ends."""
         waited = 0
         while (
-            any(len(ended) < len(took) for part in parts for ended, took in zip(outcomes, part.games(), strict=False))
+            any(part.awaits(of_part) for part, of_part in zip(parts, outcomes, strict=False))
             and waited < self.max_steps
             and time.monotonic() < self.deadline
         ):
@@ -166,21 +191,36 @@ class Part:
             lanes.action.noise, lanes.action.noise_size,
             range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
         )  # fmt: skip
+        self.ask(0)
 
-    def begin(self, episodes: int) -> None:
-        """Begin with lanes that were reset."""
+    def ask(self, episodes: int) -> None:
+        """Set how many environments' episodes are to be played from now on; those played before are forgotten."""
         lanes = self._lanes
         self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
         self.played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
         self.given_up: list[EpisodeRecord] = []
-        self._plays_on = np.full(lanes.num_lanes, True)
+
+    def begin(self) -> None:
+        """Begin with lanes that were reset: those short of their quota play."""
+        lanes = self._lanes
+        self._plays_on = np.array([len(played) < self._quota for played in self.played])
         self._memory = self._model.initial_state(lanes.num_lanes)
         lanes.take_episodes()
 
     @property
+    def asked(self) -> int:
+        """Whole episodes that are asked for, of all lanes."""
+        return self._quota * self._lanes.num_lanes
+
+    @property
     def plays_on(self) -> bool:
-        """Whether a lane has episodes to play."""
+        """Whether a lane has episodes to play before the next reset."""
         return bool(self._plays_on.any())
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether a lane has less than its quota, and may have more: fewer were given up than are asked for."""
+        return len(self.given_up) < self.asked and any(len(played) < self._quota for played in self.played)
 
     def act(self) -> np.ndarray:
         """Choose actions; memory of lanes that wait for their turn stays as it is."""
@@ -214,7 +254,8 @@ class Part:
         given_up = [episode for episode in self.given_up if episode.length]
         counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
         _, returns, lengths, successes = zip(*counted, strict=True)
-        return Evaluation(returns, lengths, unfinished=len(counted) - len(whole), successes=successes)
+        unfinished = len(counted) - len(whole)
+        return Evaluation(returns, lengths, unfinished=unfinished, asked=self.asked, successes=successes)
 
     def games(self) -> list[list[bool]]:
         """Of each game in which all its agents have ended: whether one of them had a part in it. By game."""
@@ -222,16 +263,27 @@ class Part:
         lanes = [self.played[first : first + seats] for first in range(0, len(self.played), seats)]
         return [[any(each.length for each in ended) for ended in zip(*of_game, strict=False)] for of_game in lanes]
 
-    def match(self, opponent: str, seat: str, outcomes: Sequence[Sequence[int]]) -> Match:
+    def awaits(self, outcomes: Outcomes) -> bool:
+        """Whether the end of a game is not seen yet, in which all its agents have ended."""
+        return any(len(ended) < len(took) for ended, took in zip(outcomes, self.games(), strict=False))
+
+    def settle(self, outcomes: Outcomes) -> None:
+        """Leave one outcome for each of the `games`, before others are played in their places."""
+        for ended, took in zip(outcomes, self.games(), strict=False):
+            ended[:] = [*ended, *[None] * len(took)][: len(took)]
+
+    def match(self, opponent: str, seat: str, outcomes: Outcomes) -> Match:
         """Result against an opponent; outcomes are those of the games in which the policy took part."""
-        known = [
+        known = tuple(
             result
             for results, took_part in zip(outcomes, self.games(), strict=False)
             for result, is_its in zip(results, took_part, strict=False)
-            if is_its
-        ]
-        of_all = self.evaluation()
-        return Match(opponent, seat, of_all.returns, of_all.lengths, tuple(known), of_all.unfinished, of_all.successes)
+            if is_its and result is not None
+        )
+        found = self.evaluation()
+        return Match(
+            opponent, seat, found.returns, found.lengths, known, found.unfinished, found.successes, found.asked
+        )
 
     def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
         """Whether a lane's game is that of one of these lanes, bool ``[N]``."""

@@ -77,7 +77,7 @@ class TeamPlayer(Player):
         self._games, self._lanes = group, group.teams
         self._seats = [", ".join(group.agents if env.is_shuffled else lanes.agents) for lanes in self._lanes]
         self._has_winners = group.have_winners
-        self._outcomes: list[list[list[int]]] = []
+        self._outcomes: list[list[list[int | None]]] = []
         self._parts = [
             Part(model, lanes, deterministic=deterministic, seed=seed + policy)
             for policy, (model, lanes) in enumerate(zip(models, self._lanes, strict=True))
@@ -106,7 +106,7 @@ class TeamPlayer(Player):
         self._outcomes = [[[] for _ in range(self._num_games)] for _ in self._parts]
         parts = [self._parts[policy] for policy in policies]
         actors = [self._parts[number] if number in policies else each for number, each in enumerate(opponents)]
-        bout.play(actors, parts, self._outcomes[policies[0]] if self._has_winners else ())
+        bout.play(actors, parts, [self._outcomes[policy] for policy in policies] if self._has_winners else ())
 
     def _match(self, policy: int, opponent: str) -> Match:
         outcomes = self._outcomes[policy] if self._has_winners else ()

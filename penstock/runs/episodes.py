@@ -35,10 +35,11 @@ class EpisodesLog:
         returns: Sequence[float],
         lengths: Sequence[int],
         unfinished: int = 0,
+        asked: int = 0,
         policy: str = "",
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a line per episode: ``{"steps", "seconds", "time", "version", "return", "length", "is_finished"}``.
+        """Write a line per episode: steps, seconds, time, version, asked, return, length, is_finished.
 
         Parameters
         ----------
@@ -50,13 +51,15 @@ class EpisodesLog:
             Of each episode.
         unfinished
             How many of them, the last ones, were given up.
+        asked
+            How many whole ones were asked for.
         policy
             Name of the policy, where a run has several: "policy" of the line.
         about
             What else the lines say.
         """
         said: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
-        said["version"] = version
+        said |= {"version": version, "asked": asked}
         said |= ({"policy": policy} if policy else {}) | dict(about or {})
         is_finished = [number < len(returns) - unfinished for number in range(len(returns))]
         self._lines.write(

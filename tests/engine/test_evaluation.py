@@ -166,6 +166,11 @@ def test_a_player_begins_anew_each_time_and_counts_nothing_left_over():
     group.close()
 
 
+def vectorized(num_envs):
+    """The same for each lane of a vector environment, of which none can be reset alone."""
+    return gymnasium.vector.SyncVectorEnv([EveryThirdIsEndless] * num_envs)
+
+
 class EndsIfEven(LaneBound):
     """Episodes of three steps in half of the lanes; those of the others never end."""
 
@@ -174,15 +179,34 @@ class EndsIfEven(LaneBound):
         return 3 if seed % 2 else -1
 
 
-def test_an_episode_that_does_not_end_is_given_up_and_counts_as_far_as_it_came():
+class EveryThirdIsEndless(LaneBound):
+    """Each third episode of a lane never ends, the others last three steps."""
+
+    episode = -1
+
+    def reset(self, *, seed=None, options=None):
+        self.episode += 1
+        answer = super().reset(seed=seed, options=options)
+        self.length = -1 if self.episode % 3 == 1 else 3
+        return answer
+
+
+@pytest.mark.parametrize("vectorize", ["make", "vector"])
+def test_in_place_of_episodes_that_do_not_end_others_are_played_and_all_are_told_apart(vectorize):
+    run = a_policy(env={"make": EveryThirdIsEndless, "vector": vectorized}[vectorize], vectorize=vectorize)
+    evaluation = score(run, 100, max_steps=20)  # 25 lanes, four whole episodes each
+    assert (evaluation.asked, evaluation.finished, evaluation.unfinished) == (100, 100, 50)
+    assert evaluation.episodes == 150 and evaluation.lengths == (3,) * 100 + (20,) * 50
+    assert evaluation.returns == evaluation.lengths, "of those given up, what they had returned by then"
+
+
+def test_an_evaluation_ends_when_as_many_episodes_were_given_up_as_it_was_asked_for():
     run = a_policy(env=EndsIfEven)
     evaluation = score(run, 50, seed=5, max_steps=20)  # 25 lanes, two episodes each
-    ends = [EndsIfEven.length_of(lane_seed(5, SCORING_LANES + lane, 0)) == 3 for lane in range(25)]
-    whole, given_up = 2 * sum(ends), 25 - sum(ends)
-    assert whole and given_up
-    assert evaluation.unfinished == given_up and evaluation.episodes == whole + given_up
-    assert evaluation.lengths == (3,) * whole + (20,) * given_up
-    assert evaluation.returns == evaluation.lengths, "of those given up, what they had returned by then"
+    endless = sum(EndsIfEven.length_of(lane_seed(5, SCORING_LANES + lane, 0)) < 0 for lane in range(25))
+    assert 0 < endless < 25
+    assert (evaluation.asked, evaluation.finished) == (50, 2 * (25 - endless))
+    assert evaluation.unfinished == endless * math.ceil(50 / endless)
 
 
 def test_at_the_deadline_all_that_is_under_way_is_given_up_after_a_step_at_least():
@@ -340,8 +364,9 @@ def test_every_episode_of_every_evaluation_is_written_down(tmp_path):
     episodes = episodes_of(tmp_path / "run", eval_interval=0.25)
     steps = sorted({episode["steps"] for episode in episodes})
     assert len(episodes) == 40 * len(steps) and len(steps) == 4 and steps[-1] == 160
-    names = {"steps", "seconds", "time", "version", "return", "length", "is_finished"}
+    names = {"steps", "seconds", "time", "version", "asked", "return", "length", "is_finished"}
     assert all(episode.keys() == names and episode["is_finished"] for episode in episodes)
+    assert {episode["asked"] for episode in episodes} == {40}
     assert all(episode["length"] == 1 and episode["version"] == episode["steps"] / 16 for episode in episodes)
 
 

@@ -339,7 +339,7 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
         assert "the final weights have no evaluation: the evaluator has not answered" in log
     else:
         assert (result.eval_return, result.eval_unfinished) == (0.0, 2)
-        assert "2 of 2 episodes of an evaluation were given up before they ended" in log and "(max_seconds)" in log
+        assert "asked for 2 episodes: 0 ended, and 2 were given up" in log and "(max_seconds)" in log
 
 
 class EndsItsProcess(Counting):

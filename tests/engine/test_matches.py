@@ -169,6 +169,28 @@ def test_games_that_are_given_up_are_nobodys():
     assert (first.outcomes, first.unfinished, second.outcomes, second.unfinished) == ((), 6, (), 6)
 
 
+class StallsAtFirst(Turns):
+    """In half of the environments the first game is longer than what is given up, and the other agent wins it."""
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            self.is_slow = bool(seed % 2)
+        super().reset(seed, options)
+        self.stalls = self.is_slow and self.game == 0
+        self.moves = 22 if self.stalls else 5 if self.is_slow else 18
+
+    def last(self):
+        shown, reward, *ended = super().last()
+        return shown, -reward if self.stalls else reward, *ended
+
+
+def test_games_that_were_given_up_and_end_while_others_play_are_still_nobodys():
+    with penstock.PPO(**{**SERIAL, "env": StallsAtFirst, "eval_against": ("random",), "eval_max_steps": 10}) as trainer:
+        first, second = trainer.evaluate(50).matches
+    assert 0 < first.unfinished < 25 and second.unfinished == 0, "25 games of two each; no first one is left"
+    assert (first.asked, first.outcomes, second.outcomes) == (50, (-1,) * 50, (1,) * 50)
+
+
 def test_without_time_for_a_single_step_there_is_still_an_answer():
     seating = {"first_lane": 0, "worker_index": OUTSIDE}
     with penstock.PPO(**{**SERIAL, "env": Turns}) as trainer:

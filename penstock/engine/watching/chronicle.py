@@ -168,7 +168,7 @@ class Chronicle:
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
             self._episodes.write(
                 steps, self._progress.seconds, evaluation.version, part.returns, part.lengths,
-                unfinished=part.unfinished, policy=policy, about=about,
+                unfinished=part.unfinished, asked=part.asked, policy=policy, about=about,
             )  # fmt: skip
 
     def _write_hardware(self, status: Status) -> None:
@@ -214,6 +214,7 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
     values = {
         "evaluation/mean_return": evaluation.mean_return,
         "evaluation/std_return": evaluation.std_return,
+        "evaluation/finished": evaluation.finished,
         "evaluation/unfinished": evaluation.unfinished,
     }
     if evaluation.success_rate is not None:
