@@ -21,14 +21,22 @@ import penstock
 
 SEGMENTS = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16}
 REPLAY = {"learning_starts": 64, "buffer_size": 2_000, "num_envs_per_worker": 2, "batch_size": 32}
-RUNS = {
+RUNS = {  # by algorithm; further words tell variants apart
     "APPO": {**SEGMENTS, "batch_size": 64},
     "PPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 4, "num_workers": 2},
     "IMPALA": {**SEGMENTS, "batch_size": 64, "memory": "gru", "memory_size": 16},
+    "APPO vtrace": {**SEGMENTS, "batch_size": 32, "num_epochs": 1, "advantage_estimator": "vtrace"},
+    "PPO clipped values": {**SEGMENTS, "batch_size": 64, "value_clip_range": 0.2, "memory": "lstm", "memory_size": 16},
+    "IMPACT": {**SEGMENTS, "batch_size": 64, "kl_coef": 0.1},
+    "CLEAR": {**SEGMENTS, "batch_size": 64},
+    "LASER": {**SEGMENTS, "batch_size": 64},
     "A2C": {**SEGMENTS, "num_workers": 2},
     "A3C": {**SEGMENTS, "num_workers": 2},
     "PQN": {**SEGMENTS, "batch_size": 64},
     "DQN": {"env": "CartPole-v1", **REPLAY, "prioritized": True, "n_step": 3},
+    "DQN quantiles": {"env": "CartPole-v1", **REPLAY, "distributional": "quantile", "rescale_values": True},
+    "DQN iqn": {"env": "CartPole-v1", **REPLAY, "distributional": "iqn", "double": True},
+    "DQN memory": {"env": "CartPole-v1", **REPLAY, "batch_size": 4, "memory": "gru", "memory_size": 16},
     "Rainbow": {"env": "CartPole-v1", **REPLAY},
     "ApeX": {"env": "CartPole-v1", **REPLAY},
     "R2D2": {"env": "CartPole-v1", **REPLAY, "batch_size": 4},
@@ -44,7 +52,7 @@ RUNS = {
 def weights_of(name: str, updates: int) -> str:
     """Train until so many updates are made; return a hash of all weights."""
     settings = {"backend": "serial", "seed": 7, "run_dir": None, "eval_interval": 0, "num_workers": 1, **RUNS[name]}
-    with getattr(penstock, name)(total_steps=10_000_000, **settings) as algo:
+    with getattr(penstock, name.split()[0])(total_steps=10_000_000, **settings) as algo:
         while algo.status.updates < updates:
             algo.train(256, quiet=True)
         weights = algo.get_parameters()[0]
@@ -75,7 +83,7 @@ def main() -> None:
         others = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     for name in names:
         verdict = "" if not others else "  the same" if own[name] == others[name] else f"  DIFFERS: {others[name]}"
-        print(f"{name:<8} {own[name]}{verdict}")
+        print(f"{name:<20} {own[name]}{verdict}")
     sys.exit(int(bool(others) and own != others))
 
 

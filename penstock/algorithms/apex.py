@@ -12,7 +12,8 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.priorities import absolute_td_error, sequence_td_priority
 from penstock.algorithms.arithmetic.td import epsilon_ladder
 from penstock.algorithms.bases.algorithm import Request
-from penstock.algorithms.dqn import DQN, QLearningConfig
+from penstock.algorithms.bases.q_learning import QLearningConfig
+from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
 from penstock.config import Config, ConfigError, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
@@ -66,7 +67,7 @@ class ApeXConfig(QLearningConfig):
         )
 
 
-class ApeX(DQN):
+class ApeX(RecurrentQLearning):
     """DQN whose rollout workers explore differently, and find the first priorities of what they write."""
 
     Config: ClassVar[type[Config]] = ApeXConfig
@@ -103,7 +104,7 @@ class ApeX(DQN):
         action = policy.sample(request.noise)
         value = policy.q.gather(1, action.unsqueeze(1)).squeeze(1)
         values = {"value": value, "max_value": policy.q.amax(1)}
-        return {"action": action} | values | self._memory_before(request), memory
+        return {"action": action} | values | self.memory_before(request), memory
 
     @property
     def final_epsilon(self) -> float:

@@ -7,17 +7,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.losses import (
-    approximate_kl,
-    clip_fraction,
-    clipped_surrogate,
-    log_importance_ratio,
-    masked_mean,
-    normalize_advantage,
-    value_error,
-)
-from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
-from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.arithmetic.losses import log_importance_ratio
+from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.config import AsynchronousConfig, Config, RedistributionConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -60,7 +51,11 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, RedistributionConfig):
 
 
 class APPO(ProximalAlgorithm):
-    """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace."""
+    """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace.
+
+    **Learning** minimises PPO's loss (`ProximalAlgorithm.loss`). The ratio, to the policy that acted, is clipped to
+    ``[1 / (1 + clip_range), 1 + clip_range]``; steps of ``max_policy_lag`` versions and more are masked out.
+    """
 
     Config: ClassVar[type[Config]] = APPOConfig
     config: APPOConfig
@@ -75,6 +70,11 @@ class APPO(ProximalAlgorithm):
             self.targets_for = ("batch", "update") if config.normalize_returns else ("update",)
         super().__init__(config, observation, action)
 
+    @property
+    def ratio_bounds(self) -> tuple[float, float]:
+        """Bounds to which probability ratios are clipped, symmetric in log scale."""
+        return 1.0 / (1.0 + self.config.clip_range), 1.0 + self.config.clip_range
+
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Advantages and value targets, by GAE or by V-trace from how far the policy has come since."""
         c = self.config
@@ -86,26 +86,3 @@ class APPO(ProximalAlgorithm):
             gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, valid=batch.valid,
         )  # fmt: skip
         return {"advantage": model.normalize_difference(advantage), "return": model.normalize_return(target)}
-
-    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
-        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
-        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
-
-        ratio, bounds = log_ratio.exp(), (1.0 / (1.0 + c.clip_range), 1.0 + c.clip_range)
-        if c.normalize_advantages:
-            advantage = normalize_advantage(advantage, learn)
-        objective = clipped_surrogate(ratio, advantage, *bounds)
-
-        policy_loss = -masked_mean(objective, learn)
-        value_loss = masked_mean(value_error(value, target), learn)
-        entropy = masked_mean(policy.entropy(), learn)
-        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
-        return loss, {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
-            "clip_fraction": clip_fraction(ratio, learn, *bounds),
-            "explained_variance": explained_variance(value, target, learn.bool()),
-        }

@@ -7,17 +7,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.losses import (
-    approximate_kl,
-    clip_fraction,
-    clipped_surrogate,
-    log_importance_ratio,
-    masked_mean,
-    normalize_advantage,
-    value_error,
-)
-from penstock.algorithms.arithmetic.returns import explained_variance
-from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.arithmetic.losses import value_error
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.config import Config, RedistributionConfig, Scheduled, Tunable, require_whole_minibatches
 from penstock.experience.batch import Batch
@@ -48,7 +38,17 @@ class PPOConfig(ProximalConfig, RedistributionConfig):
 
 
 class PPO(ProximalAlgorithm):
-    """Clipped surrogate objective over several epochs, with GAE; rollout workers wait while the learner learns."""
+    """Clipped surrogate objective over several epochs, with GAE; rollout workers wait while the learner learns.
+
+    **Learning** minimises ``-J_clip + c_v L_v - c_e H`` over ``num_epochs`` passes, in minibatches of ``batch_size``
+    steps, with ``r = pi(a | o) / mu(a | o)`` the probability ratio to the policy that acted:
+
+        J_clip  =  mean min( r A, clip(r, 1 - clip_range, 1 + clip_range) A )
+        L_v     =  mean 1/2 (V(o) - R)^2
+        A, R    by GAE, from the values at collection time
+
+    The loss is `ProximalAlgorithm.loss`, which APPO shares.
+    """
 
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
@@ -60,25 +60,6 @@ class PPO(ProximalAlgorithm):
         """Advantages and value targets by GAE, from the values at collection time."""
         return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
-    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from."""
-        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
-
-        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
-        ratio, bounds = log_ratio.exp(), (1.0 - c.clip_range, 1.0 + c.clip_range)
-        if c.normalize_advantages:
-            advantage = normalize_advantage(advantage, learn)
-        objective = clipped_surrogate(ratio, advantage, *bounds)
-
-        policy_loss = -masked_mean(objective, learn)
-        value_loss = masked_mean(value_error(value, target, batch.targets["old_value"], c.value_clip_range), learn)
-        entropy = masked_mean(policy.entropy(), learn)
-        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
-        return loss, {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
-            "clip_fraction": clip_fraction(ratio, learn, *bounds),
-            "explained_variance": explained_variance(value, target, learn.bool()),
-        }
+    def value_error(self, batch: Batch, value: Tensor) -> Tensor:
+        """Error of each value, which moves by at most ``value_clip_range`` from that at collection time."""
+        return value_error(value, batch.targets["return"], batch.targets["old_value"], self.config.value_clip_range)

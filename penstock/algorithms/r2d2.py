@@ -72,8 +72,9 @@ class R2D2(ApeX):
     **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers give the first
     ones, by the same formula, from the values that they acted by.
 
-    All of it is in `DQN`, where ``memory`` switches it on; what is R2D2's is the settings. Two things are not here: the
-    network is not told the last action and reward, and the loss is Huber's, as Ape-X's is here.
+    The update is that of `RecurrentQLearning`, which ``memory`` switches on; R2D2 itself is its settings. Two things
+    differ from the paper: the network does not receive the last action and reward, and the loss is Huber's, as that of
+    Ape-X is here.
     """
 
     Config: ClassVar[type[Config]] = R2D2Config

@@ -45,7 +45,7 @@ class Rainbow(DQN):
 
     **Acting** takes the action of the largest mean, with noise on the weights; every lane has its own in every step.
 
-    All of it is in `DQN`, as switches; what is Rainbow's is the settings. So each part can be left out, as in the
+    The parts are switches of `DQN`; Rainbow itself is its settings. So each part can be left out, as in the
     paper's ablations.
     """
 

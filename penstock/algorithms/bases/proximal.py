@@ -7,12 +7,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
+from penstock.algorithms.arithmetic.losses import (
+    approximate_kl,
+    clip_fraction,
+    clipped_surrogate,
+    log_importance_ratio,
+    masked_mean,
+    normalize_advantage,
+    value_error,
+)
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
+from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Tunable, require
 from penstock.experience.batch import Batch
+from penstock.nn import Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +57,38 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = ProximalConfig
     config: Any  # beside these settings it has a batch_size
+
+    @property
+    def ratio_bounds(self) -> tuple[float, float]:
+        """Bounds to which probability ratios are clipped."""
+        return 1.0 - self.config.clip_range, 1.0 + self.config.clip_range
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
+        c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]
+
+        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
+        ratio, bounds = log_ratio.exp(), self.ratio_bounds
+        if c.normalize_advantages:
+            advantage = normalize_advantage(advantage, learn)
+        objective = clipped_surrogate(ratio, advantage, *bounds)
+
+        policy_loss = -masked_mean(objective, learn)
+        value_loss = masked_mean(self.value_error(batch, value), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
+            "clip_fraction": clip_fraction(ratio, learn, *bounds),
+            "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
+        }
+
+    def value_error(self, batch: Batch, value: Tensor) -> Tensor:
+        """Error of each value, whose mean is the value loss."""
+        return value_error(value, batch.targets["return"])
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         """Adam."""

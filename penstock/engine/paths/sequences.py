@@ -13,7 +13,7 @@ from penstock.experience.sequences import SequenceWriter, give_priorities, seque
 from penstock.replay import Field, ReplayBuffer, Sequences
 
 if TYPE_CHECKING:
-    from penstock.algorithms.dqn import DQN
+    from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.messages import Tell
     from penstock.engine.roles.learner import Learner, LearnerState, Start
@@ -85,7 +85,7 @@ class SequencePath(ReplayPath):
         return ReplayLearner(algorithm, arena, state, learning, report, self.replay, weights, SequenceReader)
 
 
-def sequence_buffer(algorithm: DQN) -> ReplayBuffer:
+def sequence_buffer(algorithm: RecurrentQLearning) -> ReplayBuffer:
     """Make the replay buffer of an algorithm over sequences.
 
     A sequence holds one row more than it has steps: the last step's successor. Successive ones of an episode begin

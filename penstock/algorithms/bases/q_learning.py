@@ -1,0 +1,195 @@
+"""Base of deep Q-learning: a Q-network, and an update towards a target network."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
+from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
+from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, td_target
+from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.config import NETWORK, STATE, Config, ConfigError, Scheduled, SequenceConfig, Tunable, require
+from penstock.envs.spaces import ActionKind
+from penstock.nn import PolicyNetwork, QNetwork
+from penstock.nn.noisy import draw_noise
+from penstock.nn.return_distributions import ReturnDistribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class QLearningConfig(SequenceConfig):
+    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "dueling": NETWORK, "distributional": NETWORK, "num_atoms": NETWORK, "v_min": NETWORK, "v_max": NETWORK,
+        "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "rescale_values": NETWORK,
+        "optimizer": STATE,
+    }  # fmt: skip
+
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    batch_size: int = 64
+    """Transitions per update, drawn from the replay buffer; with memory, sequences."""
+    buffer_size: int = 100_000
+    updates_per_step: float = 0.5
+    """Updates per step (published: one per four steps)."""
+    learning_rate: Scheduled = 2e-3
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations."""
+    optimizer_eps: Tunable[float] = 1e-8
+    """Constant that the optimiser adds to the root of the mean square."""
+    max_grad_norm: Tunable[float | None] = 10.0
+    """Global norm to which gradients are clipped (arXiv:1511.06581); None: no clipping."""
+
+    double: bool = False
+    """Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it."""
+    dueling: bool = False
+    """Dueling network (arXiv:1511.06581): separate streams for value and advantages."""
+    target_period: int = 100
+    """Updates between two copies of the network to the target network."""
+    rescale_values: bool = False
+    """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
+
+    distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
+    """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
+    (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions
+    (arXiv:1806.06923)."""
+    num_atoms: int = 51
+    """Number of fixed returns of "c51" (arXiv:1707.06887, section 5)."""
+    v_min: float = -100.0
+    """Smallest return of the c51 support (published, for clipped rewards: -10); with rescale_values, a rescaled
+    return."""
+    v_max: float = 100.0
+    """Largest return of the c51 support (published, for clipped rewards: 10); with rescale_values, a rescaled
+    return."""
+    num_quantiles: int = 32
+    """Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
+    target."""
+    noisy: bool = False
+    """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored."""
+    noisy_sigma: float = 0.5
+    """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        require(0.0 < self.optimizer_eps < math.inf, "optimizer_eps", self.optimizer_eps, "more than 0, and finite")
+        require(self.target_period > 0, "target_period", self.target_period, "1 or more")
+        norm = self.max_grad_norm
+        require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
+        require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
+        require(self.num_quantiles > 0, "num_quantiles", self.num_quantiles, "1 or more")
+        sigma = self.noisy_sigma
+        require(0.0 < sigma < math.inf, "noisy_sigma", sigma, "more than 0, and finite; noisy=False is without noise")
+        for name in ("v_min", "v_max"):
+            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "finite")
+        require(self.v_min < self.v_max, "v_min", self.v_min, f"less than v_max={self.v_max}")
+        if self.distributional != "none" and self.memory != "none":
+            raise ConfigError(
+                f"distributional={self.distributional!r} cannot be combined with memory={self.memory!r}: distributions "
+                'are learned from single transitions, and a memory needs sequences; use memory="none" or '
+                'distributional="none"'
+            )
+
+
+class QLearning(ReplayAlgorithm):
+    """Q-learning with a deep network, from replay, towards a target network; a subclass says how it explores."""
+
+    Config: ClassVar[type[Config]] = QLearningConfig
+    config: Any  # a QLearningConfig
+    actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+
+    def build_model(self) -> QNetwork:
+        """Make the Q-network."""
+        c = self.config
+        memory = {"memory": c.memory, "memory_size": c.memory_size, "memory_span": c.memory_span}
+        return self.build_network(
+            QNetwork, memory, dueling=c.dueling, epsilon=0.0 if c.noisy else self.final_epsilon,
+            distribution=self.distribution(), noisy_sigma=c.noisy_sigma if c.noisy else None,
+        )  # fmt: skip
+
+    def distribution(self) -> Callable[[int], ReturnDistribution] | None:
+        """Constructor of the head for the distribution of returns, called with the width of the features."""
+        return None
+
+    def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
+        """All of the network."""
+        return {"q": (list(model.parameters()), self.config.learning_rate)}
+
+    def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
+        """Adam or centred RMSProp."""
+        if self.config.optimizer == "adam":
+            return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
+        return TorchRMSProp([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
+
+    def epsilon(self, request: Request) -> float | Tensor:
+        """Probability of a random action: one number, or one for each lane."""
+        raise NotImplementedError
+
+    @property
+    def final_epsilon(self) -> float:
+        """Probability of a random action where the trained policy is played with exploration."""
+        raise NotImplementedError
+
+    def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
+        """Choose the best action, or any with probability epsilon; a noisy network chooses its best with noise."""
+        epsilon = 0.0 if self.config.noisy else self.epsilon(request)
+        policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
+        return {"action": policy.sample(request.noise)}, memory
+
+    def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
+        """Make what only the learner has. See `ReplayAlgorithm.begin`."""
+        super().begin(model, learning)
+        c = self.config
+        given = [
+            f"{field.name}={getattr(c, field.name)!r}" for field in dataclasses.fields(c)
+            if field.name.startswith("exploration") and getattr(c, field.name) != field.default
+        ]  # fmt: skip
+        if c.noisy and given:
+            self.remarks.append(f"noisy=True: no action is drawn at random, and {', '.join(given)} has no effect")
+
+    def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
+        """Take one step down the loss of `evaluate`; every ``target_period`` updates, copy the target network."""
+        c = self.config
+        priority, loss, q = self.evaluate(model, batch)
+        grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
+        if batch.number % c.target_period == 0:
+            self.move_target(1.0)
+        return priority.detach(), {"loss": loss, "q": q, "grad_norm": grad_norm}
+
+    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return TD errors ``[B]``, loss and values ``[B]`` of a `TransitionBatch`.
+
+            L = mean w Huber(Q(o, a; theta) - y)    with y = r + discount * max_a Q(o', a; theta^-)
+        """
+        with torch.no_grad():
+            next_q = self.target.q(batch.next_obs, self.draw_noise())
+            if self.config.double:
+                next_value = double_q_value(model.q(batch.next_obs, self.draw_noise()), next_q)
+            else:
+                next_value = max_q_value(next_q)
+            y = self.td_target(batch.reward, batch.discount, next_value)
+
+        q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        td_error = q - y
+        return td_error, (batch.weights * huber(td_error)).mean(), q
+
+    def td_target(self, reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
+        """``y = r + discount * next_value``, rescaled if values are."""
+        if not self.config.rescale_values:
+            return td_target(reward, discount, next_value)
+        return rescale(td_target(reward, discount, inverse_rescale(next_value)))
+
+    def draw_noise(self) -> Tensor | None:
+        """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.
+
+        As published, every pass of an update has noise of its own: the online network's over the observations, its
+        choice of the next actions, and the target network's.
+        """
+        return draw_noise(self.target.noise_size, self.generator) if self.config.noisy else None
