@@ -16,25 +16,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from penstock.extras import extras, install_command, missing_from, modules_of
+
 TORCH_RANGE = ((2, 8), (2, 14))
 """Supported torch: from the first, below the second."""
 
 _PYTHON = (3, 11)
 _COMFORTABLE_MEMORY = 2 * 2**30
 _COMFORTABLE_FILES = 512
-_EXTRAS = {
-    "atari": (("ale_py",), "pip install 'penstock[atari]'"),
-    "envpool": (("envpool",), "pip install 'penstock[envpool]'"),
-    "tune": (("optuna",), "pip install 'penstock[tune]'"),
-    "dashboard": (("starlette", "uvicorn"), "pip install 'penstock[dashboard]'"),
-    "gpu": (("pynvml",), "pip install 'penstock[gpu]'"),
-    "video": (("imageio", "av"), "pip install 'penstock[video]'"),
-    "plot": (("matplotlib",), "pip install 'penstock[plot]'"),
-    "box2d": (("Box2D",), "pip install 'gymnasium[box2d]'"),
-    "mujoco": (("mujoco",), "pip install 'gymnasium[mujoco]'"),
-    "vizdoom": (("vizdoom",), "pip install 'penstock[vizdoom]'"),
-}
-
 _NEIGHBOUR = """
 import sys
 from penstock.ipc import Arena, Doorbell, Ring
@@ -207,22 +196,27 @@ def _gymnasium() -> Check:
 
 
 def _extras() -> Check:
+    """List every extra of the installed package, each that is not there with the packages that are missing."""
     there, missing, broken = [], [], []
-    for extra, (modules, install) in _EXTRAS.items():
+    for extra, requirements in extras().items():
+        if absent := missing_from(requirements):
+            missing.append(f"{extra} ({', '.join(absent)})")
+            continue
         try:
-            for module in modules:
+            for module in modules_of(requirements):
                 importlib.import_module(module)
             there.append(extra)
-        except ModuleNotFoundError:
-            missing.append((extra, install))
-        except Exception as error:
+        except Exception as error:  # a broken installation raises anything from ImportError to OSError
             broken.append(f"{extra} ({error})")
+    if not there and not missing and not broken:
+        return Check("extras", "warn", "unknown: the package is not installed", "pip install -e .")
     found = f"installed: {', '.join(there) or 'none'}"
     if missing:
-        found += f"; not installed: {', '.join(extra for extra, _ in missing)}"
+        found += f"; not installed: {', '.join(missing)}"
     if broken:
         return Check("extras", "warn", f"{found}; broken: {', '.join(broken)}", "install these again")
-    return Check("extras", "ok", found, "; ".join(f"{extra}: {install}" for extra, install in missing))
+    advice = f"{install_command('NAME')} installs one, {install_command('all')} all" if missing else ""
+    return Check("extras", "ok", found, advice)
 
 
 def _open_files() -> Check:

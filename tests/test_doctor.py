@@ -1,19 +1,22 @@
 """The doctor finds what stops Penstock here, and says what to do."""
 
+import re
 import sys
 import tomllib
-from pathlib import Path
+from importlib.metadata import metadata, version
 from types import SimpleNamespace
 
 import pytest
+from packaging.requirements import Requirement
 
 from penstock import doctor
+from penstock import extras as penstock_extras
 from penstock.cli import main
 from penstock.doctor import CHECKS, TORCH_RANGE, Check, report, run_checks
+from penstock.extras import extra_with, missing_from
+from tests.places import ROOT
 
-
-def found(name: str) -> Check:
-    return next(check for check in run_checks() if check.name == name)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.timeout(60)
@@ -85,9 +88,8 @@ def test_torch_outside_the_supported_range_is_a_blocker(monkeypatch, version, st
 
 
 def test_the_supported_range_of_torch_is_the_one_that_is_installed_by():
-    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     (low, high) = (".".join(map(str, release)) for release in TORCH_RANGE)
-    assert f"torch>={low},<{high}" in project["dependencies"]
+    assert f"torch>={low},<{high}" in PROJECT["dependencies"]
 
 
 def test_a_neighbour_that_cannot_reach_the_memory_is_a_blocker(monkeypatch):
@@ -106,20 +108,75 @@ def test_a_quota_below_the_cores_is_told_and_warned_of_below_two(monkeypatch, qu
     assert f"the cgroup allows the time of {quota}" in check.found
 
 
-@pytest.mark.parametrize("missing", ["imageio", "av"])
-def test_films_need_both_of_their_packages(monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
+def test_every_extra_of_the_installed_package_is_listed_with_the_packages_that_are_missing():
     check = CHECKS["extras"]()
-    assert "video" in check.found.partition("not installed:")[2]
-    assert "pip install 'penstock[video]'" in check.advice
+    there, _, missing = check.found.partition("; not installed: ")
+    listed = set(re.findall(r"[\w-]+", there.removeprefix("installed: "))) | set(re.findall(r"([\w-]+) \(", missing))
+    declared = metadata("penstock").get_all("Provides-Extra")
+    assert listed == set(declared) - {"all", "dev"}
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    """Let an installed package require what is put into this dict."""
+    required: dict[str, list[str]] = {}
+    monkeypatch.setattr(penstock_extras, "requires", required.get)
+    return required
 
 
 @pytest.mark.parametrize(
-    ("extra", "package"),
-    [("mujoco", "gymnasium[mujoco]"), ("vizdoom", "penstock[vizdoom]"), ("envpool", "penstock[envpool]")],
+    ("required", "missing"),
+    [
+        ("pytest>=8", ""),
+        ("pytest>=8; extra == 'x' and python_version < '3'", ""),
+        ("no-such-package>=3,<4", "no-such-package<4,>=3"),
+        ("pytest<2", f"pytest<2 (found {version('pytest')})"),
+        ("gymnasium[games]", "no-such-game"),
+        ("gymnasium[none]", ""),
+    ],
 )
-def test_an_extra_that_is_not_installed_is_named_with_its_install_command(monkeypatch, extra, package):
-    monkeypatch.setitem(sys.modules, extra, None)
-    check = found("extras")
-    assert extra in check.found
-    assert package in check.advice
+def test_what_is_missing_from_an_extra_is_found_through_the_extras_of_its_packages(declared, required, missing):
+    declared["gymnasium"] = ['no-such-game; extra == "games"', 'other; extra == "others"', "numpy"]
+    assert ", ".join(missing_from([Requirement(required)])) == missing
+
+
+def test_an_extra_that_is_not_whole_is_named_with_what_it_lacks_and_its_install_command(declared):
+    declared["penstock"] = [
+        "numpy", 'pytest; extra == "there"', 'no-such-package; extra == "mine"', 'penstock[there,mine]; extra == "all"',
+    ]  # fmt: skip
+    check = CHECKS["extras"]()
+    assert check.found == "installed: there; not installed: mine (no-such-package)"
+    assert check.advice == "pip install 'penstock[NAME]' installs one, pip install 'penstock[all]' all"
+
+
+def test_an_extra_whose_modules_cannot_be_imported_is_broken(declared, monkeypatch):
+    declared["penstock"] = ['pytest; extra == "mine"']
+    monkeypatch.setitem(sys.modules, "pytest", None)
+    check = CHECKS["extras"]()
+    assert (check.status, check.advice) == ("warn", "install these again")
+    assert "broken: mine (" in check.found
+
+
+def test_a_package_without_metadata_says_so(declared):
+    assert CHECKS["extras"]().found == "unknown: the package is not installed"
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("mujoco", "mujoco"), ("Box2D", "box2d"), ("ale_py", "atari"), ("dm_control.suite", "dmcontrol"),
+        ("gymnasium_robotics", "robotics"), ("highway_env", "highway"), ("jax", "jax"), ("mpe2", "mpe2"),
+        ("lbforaging", "lbforaging"), ("vizdoom", "vizdoom"), ("gymnasium", None), ("no_such_module", None),
+    ],
+)  # fmt: skip
+def test_the_extra_that_brings_a_module_is_found_by_its_name(declared, module, extra):
+    optional = PROJECT["optional-dependencies"]
+    declared["penstock"] = [f'{each}; extra == "{name}"' for name in optional for each in optional[name]]
+    assert extra_with(module) == extra
+
+
+def test_all_has_every_extra_but_the_developers():
+    optional = PROJECT["optional-dependencies"]
+    within = {extra for each in optional["all"] for extra in Requirement(each).extras}
+    assert within == set(optional) - {"all", "dev"}
+    assert {"box2d", "mpe2", "lbforaging"} <= within

@@ -1,0 +1,112 @@
+"""Optional packages: the extras that the installed package declares, and the parts of them that are missing here.
+
+The metadata of the package is the only list; an id of an environment tells its package by how it begins.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+_PACKAGE = "penstock"
+
+# Ids of environments that a package registers, by the package; one that is not installed cannot be asked for its ids.
+_IDS = {
+    "ale_py": r"ALE/",
+    "envpool": r"EnvPool/",
+    "gymnasium_robotics": r"(Fetch|Hand(Reach|Manipulate)|AntMaze|PointMaze|Adroit|FrankaKitchen)",
+    "highway_env": r"(highway|merge|roundabout|parking|intersection|racetrack|exit|two-way|u-turn)\b.*-v\d",
+    "lbforaging": r"Foraging-",
+    "minatar": r"MinAtar/",
+    "minigrid": r"(MiniGrid|BabyAI)-",
+    "shimmy": r"(dm_control|GymV2[16]Environment)",
+    "vizdoom": r"Vizdoom",
+}
+
+
+def extras() -> dict[str, list[Requirement]]:
+    """Return the requirements of each extra by its name, but for those made of other extras; none without metadata."""
+    found: dict[str, list[Requirement]] = {}
+    for text in _requires(_PACKAGE):
+        requirement = Requirement(text)
+        if match := re.search(r'extra == "([\w.-]+)"', str(requirement.marker)):
+            found.setdefault(match[1], []).append(requirement)
+    return {name: needed for name, needed in found.items() if all(each.name != _PACKAGE for each in needed)}
+
+
+def missing_from(requirements: list[Requirement]) -> list[str]:
+    """Return the requirements that are not met here, as ``pip`` takes them, with those of their own extras."""
+    return list(dict.fromkeys(text for each in requirements for text in _missing_of(each)))
+
+
+def modules_of(requirements: list[Requirement]) -> list[str]:
+    """Return the modules that the packages of these requirements bring, where they are installed."""
+    packages = {canonicalize_name(name) for each in requirements for name in _packages_of(each)}
+    return sorted(
+        module
+        for module, owners in packages_distributions().items()
+        if not module.startswith("_") and packages & set(map(canonicalize_name, owners))
+    )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install '{_PACKAGE}[{extra}]'"
+
+
+def extra_with(module: str) -> str | None:
+    """Return the extra that brings a module, by the module's name or that of its package; None: there is no such."""
+    name, known = canonicalize_name(module.partition(".")[0]), extras()
+    if name in known:
+        return name
+    if name == "gymnasium":  # named for its own extras, and always there
+        return None
+    for extra, requirements in known.items():
+        for each in requirements:
+            if name in {canonicalize_name(part) for part in (each.name, *each.extras)}:
+                return extra
+    return None
+
+
+def package_of_id(env_id: str) -> str | None:
+    """Return the module that registers ids that begin as this one does; None: nothing is known of it."""
+    return next((module for module, pattern in _IDS.items() if re.match(pattern, env_id)), None)
+
+
+def _missing_of(requirement: Requirement) -> list[str]:
+    try:
+        found = version(requirement.name)
+    except PackageNotFoundError:
+        return [f"{requirement.name}{requirement.specifier}"]
+    missing = [] if requirement.specifier.contains(found, prereleases=True) else [
+        f"{requirement.name}{requirement.specifier} (found {found})"
+    ]  # fmt: skip
+    return missing + missing_from(_of_its_extras(requirement))
+
+
+def _packages_of(requirement: Requirement) -> list[str]:
+    """Names of the packages that a requirement brings beside itself, or its own where it brings no other."""
+    others = [name for each in _of_its_extras(requirement) for name in _packages_of(each)]
+    return others or [requirement.name]
+
+
+def _of_its_extras(requirement: Requirement) -> list[Requirement]:
+    """Requirements of the extras that a requirement names, such as those of "gymnasium[box2d]", on this machine."""
+    each = [Requirement(text) for text in _requires(requirement.name)] if requirement.extras else []
+    return [
+        one
+        for one in each
+        if one.marker is not None
+        and not one.marker.evaluate({"extra": ""})
+        and any(one.marker.evaluate({"extra": extra}) for extra in requirement.extras)
+    ]
+
+
+def _requires(package: str) -> list[str]:
+    try:
+        return requires(package) or []
+    except PackageNotFoundError:
+        return []
