@@ -55,8 +55,8 @@ class Hindsight:
     then again with goals that were achieved; each row's reward is computed for the goal written with it. Sampling and
     priorities are the buffer's own: use ``buffer`` itself.
 
-    An agent must see the goal, so feed it ``goal`` beside ``obs``. All other values of a step, ``terminated`` too,
-    are written as they were, whatever the goal.
+    An agent must see the goal, so feed it ``goal`` beside ``obs``. All other values of a step are written as they were,
+    whatever the goal; ``terminated`` too, unless there is a `terminated_fn`.
 
     Parameters
     ----------
@@ -66,6 +66,11 @@ class Hindsight:
     reward_fn : callable
         ``reward_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> reward [T]``: the reward of each step, had
         that goal been meant.
+    terminated_fn : callable, optional
+        ``terminated_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> terminated [T]``: whether each step ends
+        the episode, had that goal been meant, because it reaches the goal or for any other reason. A task that ends at
+        its goal needs it: without it the value of what follows is added to the reward of a step that reaches a
+        relabelled goal, and a step that reached the goal that was meant ends every other goal's episode too.
     goal_fn : callable, optional
         ``goal_fn(next_obs [T, ...]) -> goal [T, ...]``: the goal that is achieved in each state. By default the
         state itself.
@@ -74,8 +79,9 @@ class Hindsight:
         episode, by any step of the episode, by any row of the buffer or the episode, or by the episode's last step.
     goals_per_step : int
         Achieved goals for each step, the paper's k; "final" has but one.
-    obs, action, next_obs, reward, goal : str
-        Names of the buffer's fields. The reward and the goal are Hindsight's to write.
+    obs, action, next_obs, reward, goal, terminated : str
+        Names of the buffer's fields. The reward and the goal are Hindsight's to write; so are, and only then is the
+        field needed, terminations with a `terminated_fn`.
     max_episode_length : int, optional
         Refuse longer episodes: one that is never ended would fill the memory.
     seed : int, optional
@@ -99,6 +105,7 @@ class Hindsight:
         buffer: ReplayBuffer,
         reward_fn: Callable[[Array, Array, Array], ArrayLike],
         *,
+        terminated_fn: Callable[[Array, Array, Array], ArrayLike] | None = None,
         goal_fn: Callable[[Array], ArrayLike] | None = None,
         strategy: str = "future",
         goals_per_step: int = 4,
@@ -107,6 +114,7 @@ class Hindsight:
         next_obs: str = "next_obs",
         reward: str = "reward",
         goal: str = "goal",
+        terminated: str = "terminated",
         max_episode_length: int | None = None,
         seed: int | None = None,
     ) -> None:
@@ -118,7 +126,8 @@ class Hindsight:
             raise ValueError(f"max_episode_length must be at least 1 or None, found {max_episode_length}")
         plan = buffer._plan
         self._fields = {field.name: field for field in plan.fields}
-        for role, name in {"obs": obs, "action": action, "next_obs": next_obs, "reward": reward, "goal": goal}.items():
+        roles = {"obs": obs, "action": action, "next_obs": next_obs, "reward": reward, "goal": goal}
+        for role, name in (roles | ({"terminated": terminated} if terminated_fn is not None else {})).items():
             if name not in self._fields:
                 raise ValueError(
                     f"the buffer has no field {name!r} for {role}=: declare it, or name one of {sorted(self._fields)}"
@@ -133,10 +142,12 @@ class Hindsight:
         self.goals_per_step = 1 if strategy == "final" else goals_per_step
         self.max_episode_length = max_episode_length
         self._is_lenient = plan.lenient
-        self._reward_fn = reward_fn
+        self._functions = {reward: reward_fn} | ({} if terminated_fn is None else {terminated: terminated_fn})
+        self._arguments = {reward: "reward_fn", terminated: "terminated_fn"}
         self._goal_fn = goal_fn
-        self._action, self._next_obs, self._reward, self._goal = action, next_obs, reward, goal
-        self._required = frozenset(self._fields) - {reward, goal}
+        self._action, self._next_obs, self._goal = action, next_obs, goal
+        self._computed = frozenset({*self._functions, goal})
+        self._required = frozenset(self._fields) - self._computed
         self._rng = np.random.default_rng(seed)
         self._episode: dict[str, list[Array]] = {}
         self._unwritten: list[dict[str, Array]] = []  # rows of the episode that ends, for one goal after another
@@ -148,8 +159,9 @@ class Hindsight:
         Parameters
         ----------
         **steps
-            A value ``[...]`` or ``[k, ...]`` for every field of the buffer but the reward and the goal; also
-            ``terminated`` and ``truncated`` if the buffer is to know them. They are copied.
+            A value ``[...]`` or ``[k, ...]`` for every field of the buffer but the reward and the goal, and the
+            terminations if there is a `terminated_fn`; also ``terminated`` and ``truncated`` if the buffer is to know
+            them. They are copied.
 
         Raises
         ------
@@ -195,8 +207,8 @@ class Hindsight:
         Raises
         ------
         TypeError, ValueError
-            If the goal, or what ``reward_fn`` or ``goal_fn`` returns, has a wrong shape, dtype or range. Nothing was
-            written, and the steps are still there.
+            If the goal, or what ``reward_fn``, ``terminated_fn`` or ``goal_fn`` returns, has a wrong shape, dtype or
+            range. Nothing was written, and the steps are still there.
         NotReady
             If the buffer's rate limiter held a row too long. The rows not written yet are kept: the next call writes
             them, whatever goal it is given.
@@ -225,13 +237,13 @@ class Hindsight:
 
     def _check_names(self, given: frozenset[str]) -> None:
         # The first step decides whether terminated and truncated come with this episode.
-        expected = frozenset(self._episode) or self._required | (given & OPTIONAL)
+        expected = frozenset(self._episode) or self._required | (given & OPTIONAL) - self._computed
         if given == expected:
             return
         found = []
-        if given & {self._reward, self._goal}:
-            found.append(f"{sorted(given & {self._reward, self._goal})} which hindsight computes itself")
-        if unknown := given - expected - {self._reward, self._goal}:
+        if given & self._computed:
+            found.append(f"{sorted(given & self._computed)} which hindsight computes itself")
+        if unknown := given - expected - self._computed:
             found.append(f"{sorted(unknown)} which are not expected")
         if missing := expected - given:
             found.append(f"no {sorted(missing)}")
@@ -292,14 +304,17 @@ class Hindsight:
         return chosen
 
     def _with_goal(self, steps: dict[str, Array], goals: Array) -> dict[str, Array]:
-        rewards = self._convert(self._reward, self._reward_fn(steps[self._next_obs], steps[self._action], goals))
-        length, shape = len(goals), self._fields[self._reward].shape
-        if rewards.shape[:1] != (length,) or rewards.size != length * math.prod(shape):
-            raise ValueError(
-                f"reward_fn must return one reward for each of {length} steps, shape {[length, *shape]}, "
-                f"found shape {list(rewards.shape)}"
-            )
-        return {**steps, self._reward: rewards.reshape(length, *shape), self._goal: goals}
+        rows, length = {**steps, self._goal: goals}, len(goals)
+        for name, function in self._functions.items():
+            values = self._convert(name, function(steps[self._next_obs], steps[self._action], goals))
+            shape = self._fields[name].shape
+            if values.shape[:1] != (length,) or values.size != length * math.prod(shape):
+                raise ValueError(
+                    f"{self._arguments[name]} must return one {name} for each of {length} steps, shape "
+                    f"{[length, *shape]}, found shape {list(values.shape)}"
+                )
+            rows[name] = values.reshape(length, *shape)
+        return rows
 
     def _write_next(self) -> None:
         rows = self._unwritten[0]

@@ -202,6 +202,52 @@ def test_all_other_values_are_written_with_every_goal_as_they_were() -> None:
     np.testing.assert_array_equal(buffer.column("terminated"), [False, True] * 2)
 
 
+@pytest.mark.parametrize("strategy", ["future", "episode", "random", "final"])
+def test_rows_end_where_they_reach_the_goal_written_with_them_if_the_task_ends_there(strategy: str) -> None:
+    """Out of a real buffer, whose episodes end there too; a step that reached the goal meant ends no other goal's."""
+    kinds = {"terminated": "bool", "action": "int64"}
+    names = ("obs", "action", "next_obs", "reward", "goal", "terminated")
+    buffer = ReplayBuffer(1000, {name: Field((), kinds.get(name, "float32")) for name in names})
+    hindsight = Hindsight(
+        buffer,
+        lambda next_obs, action, goal: -(next_obs != goal).astype(float),
+        terminated_fn=lambda next_obs, action, goal: (next_obs == goal) | (action == 9),  # 9 falls, whatever the goal
+        strategy=strategy,
+        goals_per_step=3,
+        seed=1,
+    )
+    for falls in (False, True):
+        for t in range(6):
+            hindsight.add(obs=t, action=9 if falls and t == 5 else 0, next_obs=t + 1)
+        hindsight.end_episode(goal=6.0)
+    rows = buffer.get_all()
+    expected = [  # by hand: what a loop over single rows says
+        bool(reached == goal or action == 9)
+        for reached, goal, action in zip(rows["next_obs"], rows["goal"], rows["action"], strict=True)
+    ]
+    assert rows["terminated"].tolist() == expected
+    last = rows["next_obs"] == 6.0
+    assert rows["terminated"][:6].tolist() == [False] * 5 + [True]
+    if strategy != "final":
+        early = rows["terminated"] & ~last
+        assert early.any() and (rows["reward"][early] == 0.0).all(), "before the episode's end"
+        assert len(buffer.episodes()) > 2 * (1 + hindsight.goals_per_step), "they end there in the buffer, too"
+    if strategy in ("episode", "random"):
+        assert (~rows["terminated"] & last & (rows["goal"] != 6.0)).any(), "at the end, where another goal is meant"
+
+
+def test_terminations_need_a_field_are_hindsights_own_and_one_for_each_step() -> None:
+    with pytest.raises(ValueError, match="the buffer has no field 'terminated' for terminated=: declare it"):
+        Hindsight(FakeBuffer(), reached, terminated_fn=reached)
+    buffer = FakeBuffer((), (), FakeField("done"))
+    hindsight = Hindsight(buffer, reached, terminated_fn=lambda *_: np.zeros(2), terminated="done")
+    with pytest.raises(KeyError, match=r"found \['done'\] which hindsight computes itself"):
+        hindsight.add(obs=0, action=0, next_obs=1, done=1.0)
+    walk(hindsight, 3)
+    with pytest.raises(ValueError, match=r"terminated_fn must return one done for each of 3 steps"):
+        hindsight.end_episode(1.0)
+
+
 def test_a_reward_field_of_one_element_takes_one_reward_for_each_step() -> None:
     buffer = FakeBuffer()
     buffer._plan.fields[-1] = FakeField("reward", (1,))
