@@ -58,12 +58,12 @@ def _code_of(error: Exception) -> int | None:
     from penstock.bench import BenchError, BenchUsageError
     from penstock.dashboard import DashboardError
     from penstock.engine.endings import TrainingFailed
-    from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
+    from penstock.envs.failures import EnvironmentFailure, EnvironmentUsageError
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectoryError
     from penstock.studies import StudyError
 
     usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)
-    if isinstance(error, (*usage, UnknownEnvironmentError, UnsupportedSpaceError)):  # mended by asking differently
+    if isinstance(error, (*usage, EnvironmentUsageError)):  # mended by asking differently
         return WRONG_USAGE
     return FAILED if isinstance(error, BenchError | EnvironmentFailure | TrainingFailed) else None

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
+from types import TracebackType
+
+PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
+
+_HERE = str(Path(__file__).parent)
 
 
-class UnknownEnvironmentError(ValueError):
-    """No environment goes by this name here; the message lists the closest ones."""
+class EnvironmentUsageError(ValueError):
+    """An environment that cannot be used as it was asked for; the message says what to change."""
 
 
-class UnsupportedSpaceError(ValueError):
+class UnknownEnvironmentError(EnvironmentUsageError):
+    """No environment goes by this name here; the message lists the closest ones, or the package to install."""
+
+
+class UnsupportedSpaceError(EnvironmentUsageError):
     """An observation or action space that has no column layout; the message names the part."""
 
 
@@ -44,9 +54,18 @@ class EnvironmentFailure(RuntimeError):
     ) -> EnvironmentFailure:
         """Make one of what is told, or of what was raised."""
         if isinstance(problem, BaseException):
-            problem = "".join(traceback.format_exception(problem)).rstrip()
+            problem = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem))).rstrip()
         return cls(env, phase, lane, step, problem)
 
     def __str__(self) -> str:
         where = "every lane" if self.lane is None else f"lane {self.lane}"
-        return f"environment {self.env} failed in {self.phase} ({where}, step {self.step}): {self.problem}"
+        place = "" if self.lane == PROBED_LANE else f" ({where}, step {self.step})"
+        return f"environment {self.env} failed in {self.phase}{place}: {self.problem}"
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """Return an exception's traceback from the first frame that is not of this package."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace

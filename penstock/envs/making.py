@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,18 +15,16 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, told
-from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.group import Group, LanesAlone, SideBySide
 from penstock.envs.lanes import Lanes
-from penstock.envs.made import several_agents
+from penstock.envs.refusals import explained, require_single, require_vector
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
 from penstock.envs.vector import VectorLanes
-
-PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
 
 
 class Probed(NamedTuple):
@@ -266,12 +263,7 @@ def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
     env = source(**told(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
     if game := game_of(env):
         return game
-    if agents := several_agents(env):
-        raise UnsupportedSpaceError(f"found {agents}")
-    if isinstance(env, VectorEnv):
-        raise TypeError(f"found the vector environment {type(env).__name__}: pass vectorize='vector' to use one")
-    if not isinstance(env, gymnasium.Env):
-        raise TypeError(f"expected a gymnasium.Env, found a {type(env).__name__}: derive it from gymnasium.Env")
+    require_single(env)
     return env
 
 
@@ -281,13 +273,7 @@ def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
         env = source(**told(source, kwargs, values))
     else:
         env = gymnasium.make_vec(source, num_envs=num_lanes, **kwargs)
-    if not isinstance(env, VectorEnv):
-        raise TypeError(
-            f"vectorize='vector' expects a gymnasium.vector.VectorEnv, found a {type(env).__name__}: use "
-            "vectorize='make' for single environments"
-        )
-    if env.num_envs != num_lanes:
-        raise ValueError(f"expected a vector environment with num_envs={num_lanes}, found num_envs={env.num_envs}")
+    require_vector(env, num_lanes)
     return env
 
 
@@ -299,8 +285,9 @@ def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    except UnsupportedSpaceError as error:
-        raise UnsupportedSpaceError(f"env={spec.name!r}: {error}") from None
+    except EnvironmentUsageError as error:
+        raise type(error)(f"env={spec.name!r}: {error}") from None
     except (Exception, SystemExit) as error:
-        problem = "".join(traceback.format_exception(error)).rstrip()
-        raise EnvironmentFailure(spec.name, "make", lane, 0, problem) from error
+        if refusal := explained(error, *spec.unpack()):
+            raise type(refusal)(f"env={spec.name!r}: {refusal}") from None
+        raise EnvironmentFailure.of(spec.name, "make", lane, 0, error) from error

@@ -21,8 +21,12 @@ from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from penstock.envs.envpool import NAMESPACE, pool_arguments
 from penstock.envs.factories import Vectorize, name_of_factory, require_fitting_arguments
 from penstock.envs.failures import UnknownEnvironmentError
+from penstock.envs.refusals import needs
+from penstock.extras import extra_with, install_command, package_of_id
 from penstock.imports import NoSuchPlaceError, load_module
 from penstock.travelling import packed
+
+_SHOWN = 8  # names of a module that a message lists
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,19 @@ def _find(env: str) -> Any:
     try:
         module = load_module(place)
     except NoSuchPlaceError as error:
-        raise UnknownEnvironmentError(f"env={env!r}: {error.args[0]}") from None
+        extra = None if place.endswith(".py") else extra_with(place)
+        hint = f"; {place.partition('.')[0]} comes with {install_command(extra)}" if extra else ""
+        raise UnknownEnvironmentError(f"env={env!r}: {error.args[0]}{hint}") from None
     if name in gymnasium.registry:
         return _registered(name)
     try:
         return functools.reduce(getattr, name.split("."), module)
     except AttributeError:
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        known = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__] or known
+        near = _closest(name, known) or f" It has {', '.join(known[:_SHOWN]) or 'nothing that can be called'}."
         problem = f"{place} has no {name!r}, and registers no such id"
-        raise UnknownEnvironmentError(f"env={env!r}: {problem}.{_closest(name, known)}") from None
+        raise UnknownEnvironmentError(f"env={env!r}: {problem}.{near}") from None
 
 
 def _registered(env_id: str) -> RegisteredEnv:
@@ -172,10 +180,9 @@ def _registered(env_id: str) -> RegisteredEnv:
             plugin.load()()
     if env_id in gymnasium.registry:
         return gymnasium.registry[env_id]
-    if env_id.startswith("ALE/") and not has_ale:
-        raise UnknownEnvironmentError(f"env={env_id!r}: Atari games need ale-py: pip install 'penstock[atari]'")
-    if env_id.startswith("Vizdoom") and not has_vizdoom:
-        raise UnknownEnvironmentError(f"env={env_id!r}: Doom scenarios need vizdoom: pip install 'penstock[vizdoom]'")
+    package = package_of_id(env_id)
+    if package and importlib.util.find_spec(package) is None and (extra := extra_with(package)):
+        raise UnknownEnvironmentError(f"env={env_id!r}: {needs(package, extra)}")
     raise UnknownEnvironmentError(
         f"env={env_id!r} is no registered Gymnasium id.{_closest(env_id, list(gymnasium.registry))} An id that a "
         "package registers when it is imported is written 'package:Id'; your own class is 'module:Class' or "
