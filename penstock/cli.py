@@ -1,4 +1,4 @@
-"""The command line: ``penstock train | eval | resume | runs | multirun | plot | compare | dashboard | ...``.
+"""The command line: ``penstock train | eval | info | resume | runs | multirun | plot | compare | dashboard | ...``.
 
 Nothing heavy is imported until it is known to be needed: asking for help answers at once.
 """
@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from penstock.commands.evaluation import evaluate
+from penstock.commands.evaluation import evaluate, info
 from penstock.commands.exits import (
     DONE,
     FAILED,
@@ -126,6 +126,7 @@ def pbt(args: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
+    "info": info,
     "resume": resume,
     "runs": runs,
     "multirun": multirun,

@@ -116,6 +116,16 @@ _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 
 
 @dataclasses.dataclass(frozen=True)
+class InfoFlags:
+    """Show what a trained policy is: its network, what that sees and what it chooses."""
+
+    run: tyro.conf.Positional[_Run]
+    """Directory of a run, or of one checkpoint."""
+    checkpoint: str = "best"
+    """Which of the run's: "best", "latest", or the steps of one."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EvalFlags:
     """Play episodes with a trained policy and score it."""
 

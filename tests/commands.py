@@ -8,7 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, cluster, ideal, ipc, replay, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
-from penstock.flags import EvalFlags, parse_changes, parse_config, parse_flags
+from penstock.flags import EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
 from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
@@ -32,6 +32,8 @@ def read(command: list[str]) -> None:
             parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
         case ["eval", *flags]:
             parse_flags(EvalFlags, flags, prog="penstock eval")
+        case ["info", *flags]:
+            parse_flags(InfoFlags, flags, prog="penstock info")
         case ["resume", _, *flags]:
             config = load_algorithm("appo").Config
             parse_changes(config, config(env="CartPole-v1").to_json(), flags, prog="penstock resume")

@@ -117,7 +117,8 @@ def python(*args: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "args",
     [
-        "--help", "--version", "train --help", "eval --help", "resume --help", "doctor --help", "bench --help",
+        "--help", "--version", "train --help", "eval --help", "info --help", "resume --help", "doctor --help",
+        "bench --help",
     ],
 )  # fmt: skip
 def test_help_answers_without_importing_torch_or_gymnasium(args):
@@ -173,7 +174,7 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, resume, runs"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'? (legal: train, eval, info, resume, runs"),
         (["train", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["train", "--env", "x"], "the algorithm comes first"),
         (["train", "ppo", *ENV, "--inference", "locl"], "inference='locl' is not legal; did you mean 'local'?"),

@@ -1,4 +1,4 @@
-"""``penstock eval``: episodes with a trained policy, and what came of them."""
+"""``penstock eval`` and ``penstock info``: a trained policy's episodes and scores, and what its network is given."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from penstock.flags import EvalFlags
     from penstock.play.evaluation import Evaluation
+    from penstock.play.policy import Policy
 
 
 def evaluate(args: list[str]) -> int:
@@ -47,6 +48,41 @@ def evaluate(args: list[str]) -> int:
     if flags.explain is not None:
         print(f"explanation: {flags.explain}")
     return DONE
+
+
+def info(args: list[str]) -> int:
+    """Show what a trained policy is: its network, what that sees and what it chooses."""
+    from penstock.flags import InfoFlags, parse_flags
+
+    flags = parse_flags(InfoFlags, args, prog="penstock info")
+    from penstock.play.policy import load_policy
+    from penstock.runs.run_directory import policies_of, resolve_checkpoint
+
+    with explained():
+        for name in policies_of(flags.run) or [""]:
+            path = resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
+            print("\n".join([f"{name}: {path}" if name else f"{path}", *_about(load_policy(path))]))
+    return DONE
+
+
+def _about(policy: Policy) -> list[str]:
+    """Lines about a policy."""
+    meta, observation, action = policy.meta, policy.algorithm.observation, policy.algorithm.action
+    size = sum(parameter.numel() for parameter in policy.model.parameters())
+    numbers = f"{action.num_numbers} real-valued" if action.num_numbers else ""
+    choices = f"one of {', '.join(map(str, action.choices))}" if action.choices else ""
+    parts = observation.parts
+    leaves = [(part.path, part.spec) for part in parts] if parts else [("", observation)]
+    seen = policy.model.input.describe()
+    return [
+        f"  {meta['algorithm']} on {meta['env']}, step {meta['steps']:,}",
+        f"  network: {size:,} parameters{', with memory' if policy.has_memory else ''}",
+        *(
+            f"  sees{f' {path!r}' if path else ''}: {spec.dtype} {spec.shape}, {seen[path]}"
+            for path, spec in leaves
+        ),
+        f"  chooses: {' and '.join(filter(None, (choices, numbers)))}",
+    ]
 
 
 def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:

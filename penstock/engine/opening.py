@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from penstock.algorithms import algorithm_id, load_algorithm
@@ -18,7 +19,9 @@ from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
 from penstock.engine.supervisor import Supervisor
+from penstock.envs.spaces import ObservationSpec
 from penstock.envs.spec import EnvSpec
+from penstock.play.policy import specs_from_json
 from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
@@ -122,8 +125,8 @@ def _opened(
     found = look_at(with_schedules(config))
     config, env = found.config, found.env
     algorithms = {
-        policy.name: algorithm(policy.config, seen.observation, seen.action)
-        for policy, seen in zip(found.policies, found.seen, strict=True)
+        policy.name: algorithm(policy.config, _observation(seen.observation, checkpoint), seen.action)
+        for policy, seen, checkpoint in zip_longest(found.policies, found.seen, checkpoints)
     }
     policies, notes = open_policies(config, algorithms, checkpoints, run, changes)
     if run is None and config.run_dir is not None:
@@ -134,6 +137,7 @@ def _opened(
     if run is not None:
         for policy in policies:
             policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+            run.log(_what_is_seen(policy))
     if schedule is not None:
         open_schedule(schedule, policies, checkpoints, changes)
     population = open_population(config, policies, checkpoints, changes)
@@ -145,6 +149,19 @@ def _opened(
     )  # fmt: skip
     supervisor.progress.seconds += time.monotonic() - began
     return Training(config, env, policies, run, supervisor)
+
+
+def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> ObservationSpec:
+    """What a policy sees: one that goes on sees integers by the bounds that it has learned with."""
+    if checkpoint is None:
+        return seen
+    before, _ = specs_from_json(checkpoint.meta["specs"])
+    return before if before == seen else seen
+
+
+def _what_is_seen(policy: Policy) -> str:
+    leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in policy.model.input.describe().items())
+    return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
 
 
 def _note_changes(

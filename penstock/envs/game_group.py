@@ -219,7 +219,7 @@ def _specs_of(
     spaces = [game.spaces(game.agents.index(agent)) for agent in team]
     found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
     for number, specs in enumerate(found):
-        if specs != found[0]:
+        if not (specs[0].is_seen_as(found[0][0]) and specs[1] == found[0][1]):
             (seen, done), (others, does) = spaces[0], spaces[number]
             raise UnsupportedSpaceError(
                 f"{whose} need the same spaces: {team[0]!r} sees {seen} and does {done}, "

@@ -222,7 +222,7 @@ class SingleLanes(Lanes):
     def _require_equal_spaces(self, mask_is_in_info: bool) -> None:
         for lane, env in enumerate(self._envs):
             found = environment_specs(env.observation_space, env.action_space, mask_is_in_info)
-            if found != (self.observation, self.action):
+            if not (found[0].is_seen_as(self.observation) and found[1] == self.action):
                 expected = f"{self.observation} and {self.action} as the first lane has"
                 raise self._failure("make", lane, f"expected {expected}, found {found[0]} and {found[1]}")
 

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 ActionKind = Literal["discrete", "multi-discrete", "continuous", "mixed"]
 
 ROW_ALIGNMENT = 8  # bytes: any part of a composite row can be viewed in its own dtype
+
+
+class Scaling(NamedTuple):
+    """Scale of integers: a network sees ``(x - origin) / unit``, which lies in [-1, 1].
+
+    Attributes
+    ----------
+    origin
+        The legal values nearest 0: one for each number of the observation, or one for all.
+    unit
+        The largest distances of legal values from them, as many.
+    """
+
+    origin: tuple[int, ...]
+    unit: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,11 @@ class ObservationSpec:
         part: the network does not see it, the distribution of actions is restricted by it.
     mask_is_in_info
         The mask is found in ``info["action_mask"]``, not in the observation.
+    low, high
+        Bounds that the environment declares, one for each number of the observation or one for all of them, infinite
+        where there is none. ``None`` where no number is bounded: of a composite, of choices, and in checkpoints that
+        were saved without bounds. Specs compare equal whatever their bounds; `is_seen_as` compares what follows from
+        them.
     """
 
     shape: tuple[int, ...]
@@ -74,11 +96,16 @@ class ObservationSpec:
     parts: tuple[ObservationPart, ...] = ()
     mask: ObservationPart | None = None
     mask_is_in_info: bool = False
+    low: tuple[float, ...] | None = field(default=None, compare=False)
+    high: tuple[float, ...] | None = field(default=None, compare=False)
 
     @property
     def newest(self) -> ObservationSpec:
         """New part of each observation: the last frame of a stack, else all of it."""
-        return replace(self, shape=(1, *self.shape[1:]), is_stacked=False) if self.is_stacked else self
+        if not self.is_stacked:
+            return self
+        low, high = (bounds and bounds[-math.prod(self.shape[1:]) :] for bounds in (self.low, self.high))
+        return replace(self, shape=(1, *self.shape[1:]), is_stacked=False, low=low, high=high)
 
     def newest_of(self, column: Any) -> Any:
         """New part of observations ``[..., *shape]``, an array or tensor: a view of it."""
@@ -91,6 +118,51 @@ class ObservationSpec:
         if self.parts:
             return any(part.spec.is_image for part in self.parts)
         return self.dtype == "uint8" and len(self.shape) == 3
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """Scale of a plain observation of integers by its bounds; ``None`` if its numbers are seen as they are.
+
+        A number without a bound on either side is seen as it is. In a dtype of more than 8 bits the dtype's own limit
+        is no bound. Bytes without declared bounds lie in [0, 255].
+        """
+        kind = np.dtype(self.dtype)
+        if self.parts or self.nvec or self.num_values is not None or kind.kind not in "iu":
+            return None
+        if self.low is None or self.high is None:
+            return Scaling((0,), (255.0,)) if self.dtype == "uint8" else None
+        each = [_scale(low, high, np.iinfo(kind)) for low, high in zip(self.low, self.high, strict=True)]
+        origin, unit = zip(*each, strict=True)
+        return None if set(each) == {(0, 1.0)} else Scaling(origin, unit)
+
+    @property
+    def brightest(self) -> float | None:
+        """The largest value of an image whose bytes all count from 0 up to it; ``None`` of all else.
+
+        Encoders of images take such bytes as they are.
+        """
+        if self.parts or not self.is_image:
+            return None
+        origin, unit = self.scaling or Scaling((0,), (1.0,))
+        return unit[0] if len(unit) == 1 and origin == (0,) else None
+
+    def is_seen_as(self, other: ObservationSpec) -> bool:
+        """Whether a network sees observations of both alike: the same layout, and the same scales of integers."""
+        return self == other and [leaf.scaling for leaf in self.leaves] == [leaf.scaling for leaf in other.leaves]
+
+    @property
+    def leaves(self) -> tuple[ObservationSpec, ...]:
+        """The parts' specs, in order; the spec itself if it is plain."""
+        return tuple(part.spec for part in self.parts) or (self,)
+
+
+def _scale(low: float, high: float, limits: Any) -> tuple[int, float]:
+    """Origin and unit of one integer."""
+    is_wide = limits.bits > 8
+    if math.isinf(low) or math.isinf(high) or (is_wide and (high == limits.max or low == limits.min < 0)):
+        return 0, 1.0
+    origin = int(min(max(0, low), high))
+    return origin, float(max(high - origin, origin - low)) or 1.0
 
 
 @dataclass(frozen=True)

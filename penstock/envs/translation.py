@@ -47,8 +47,9 @@ def observation_spec(
 ) -> ObservationSpec:
     """Return the column layout of a space's observations.
 
-    A Box keeps its dtype, except that every float but float16 is stored as float32. A Discrete is an int64 scalar
-    counted from 0, a MultiDiscrete a vector of such, a MultiBinary int8. Dict and Tuple become one row of bytes.
+    A Box keeps its bounds and its dtype, except that every float but float16 is stored as float32. A Discrete is an
+    int64 scalar counted from 0, a MultiDiscrete a vector of such, a MultiBinary int8. Dict and Tuple become one row of
+    bytes.
 
     Parameters
     ----------
@@ -116,9 +117,12 @@ def _observed_leaf(place: str, space: spaces.Space) -> ObservationSpec:
         nvec = _numbers(space.nvec)
         return ObservationSpec((len(nvec),), "int64", nvec=nvec, starts=_numbers(space.start))
     if isinstance(space, spaces.MultiBinary):
-        return ObservationSpec(space.shape, "int8")
+        return ObservationSpec(space.shape, "int8", low=(0,), high=(1,))
     box = _checked_box(place, space, _ADVICE[_OBSERVATION])
-    return ObservationSpec(box.shape, _column_dtype(box.dtype).name)
+    low, high = _bounds(box.low, box.bounded_below, -math.inf), _bounds(box.high, box.bounded_above, math.inf)
+    size = max(len(low), len(high))
+    low, high = (bounds * (size // len(bounds)) for bounds in (low, high))
+    return ObservationSpec(box.shape, _column_dtype(box.dtype).name, low=low, high=high)
 
 
 def _taken(space: spaces.Space, keys: tuple[Any, ...]) -> ActionSpec:
@@ -222,6 +226,16 @@ def _checked_box(place: str, space: spaces.Space, advice: str) -> spaces.Box:
     if (space.low > space.high).any():
         raise UnsupportedSpaceError(f"{place}: found {space} with low above high; use low <= high everywhere")
     return space
+
+
+def _bounds(bound: np.ndarray, is_bounded: np.ndarray, otherwise: float) -> tuple[float, ...]:
+    """Bounds on one side, one of each number, or one for all where they are alike."""
+    if is_bounded.all():
+        return (bound.flat[0].item(),) if (bound == bound.flat[0]).all() else tuple(bound.ravel().tolist())
+    if not is_bounded.any():
+        return (otherwise,)
+    each = zip(bound.ravel().tolist(), is_bounded.ravel().tolist(), strict=True)
+    return tuple(value if is_there else otherwise for value, is_there in each)
 
 
 def _place(role: str, keys: tuple[Any, ...]) -> str:

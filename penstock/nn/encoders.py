@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -158,12 +158,13 @@ class ImageLayout(nn.Module):
             )
         self.channels_last = shape[-1] < shape[0]
         self.channels, self.height, self.width = (shape[2], *shape[:2]) if self.channels_last else shape
-        self.is_bytes = observation.dtype == "uint8"
+        self.brightest = observation.brightest
 
     def convolution(self, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
         """Make the first convolution of such images."""
-        kind = ConvolutionOfBytes if self.is_bytes else nn.Conv2d
-        return kind(self.channels, out_channels, kernel_size, stride, padding)
+        if self.brightest is None:
+            return nn.Conv2d(self.channels, out_channels, kernel_size, stride, padding)
+        return ConvolutionOfBytes(self.channels, out_channels, kernel_size, stride, padding, brightest=self.brightest)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.channels_last:
@@ -174,10 +175,14 @@ class ImageLayout(nn.Module):
 
 
 class ConvolutionOfBytes(nn.Conv2d):
-    """A convolution of pixels in [0, 255] as if they were in [0, 1]: its few weights are scaled instead of them."""
+    """Convolution of bytes in [0, brightest] as if they were in [0, 1]: its few weights are scaled instead of them."""
+
+    def __init__(self, *sizes: Any, brightest: float) -> None:
+        super().__init__(*sizes)
+        self.brightest = brightest
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._conv_forward(x, self.weight / 255.0, self.bias)
+        return self._conv_forward(x, self.weight / self.brightest, self.bias)
 
 
 IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
@@ -227,7 +232,7 @@ ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
 
 
 def takes_bytes(encoder: str | EncoderBuilder, observation: ObservationSpec) -> bool:
-    """Whether the encoder that :func:`build_encoder` builds takes images as bytes, not as numbers in [0, 1]."""
+    """Whether the encoder that :func:`build_encoder` builds takes images as bytes where their bytes have one range."""
     return not callable(encoder) and encoder != "mlp" and observation.is_image
 
 

@@ -14,7 +14,7 @@ from penstock.nn.normalization import RunningMoments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.envs.spaces import ObservationPart, ObservationSpec
+    from penstock.envs.spaces import ObservationPart, ObservationSpec, Scaling
 
 Seen = Tensor | dict[str, Tensor]
 """What an encoder gets: float32 ``[N, *encoder_input_shape]``, or bytes of images; of a composite a dict of parts."""
@@ -43,9 +43,10 @@ def encoder_input_size(observation: ObservationSpec) -> int:
 
 
 class ObservationInput(nn.Module):
-    """First stage of every network: bytes become [0, 1], discrete values one-hot, floats normalised if asked.
+    """First stage of every network: integers scaled by their bounds, choices one-hot, floats normalised if asked.
 
-    A multi-discrete observation becomes the one-hot vectors of its components, side by side.
+    A multi-discrete observation becomes the one-hot vectors of its components, side by side. See
+    :attr:`ObservationSpec.scaling`.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class ObservationInput(nn.Module):
         Subtract the running mean from each element and divide by its running standard deviation, where
         observations are floating point in their column; others have a known range already.
     raw_images : bool
-        Images stay the bytes that they are, for an encoder that takes them so.
+        Images whose bytes have one range from 0 stay the bytes that they are, for an encoder that takes them so.
     moments : type of RunningMoments
         How it is normalised.
     """
@@ -65,12 +66,18 @@ class ObservationInput(nn.Module):
         moments: type[RunningMoments] = RunningMoments,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.is_raw = raw_images and observation.is_image
+        self.is_raw = raw_images and observation.brightest is not None
         is_float = observation.dtype.startswith("float")
         self.num_values = observation.num_values
         self.nvec = observation.nvec
         self._firsts = torch.tensor([0, *accumulate(self.nvec[:-1])])  # of each component's values among all
-        self.is_bytes = observation.dtype == "uint8"
+        self.scaling = observation.scaling
+        if self.scaling is not None:
+            count, shape = len(self.scaling.unit), encoder_input_shape(observation)
+            self._origin, self._unit = (
+                torch.tensor(values, dtype=dtype).view(shape if count > 1 else ())
+                for values, dtype in zip(self.scaling, (torch.int64, torch.float32), strict=True)
+            )
         self.is_scalar = not observation.shape and observation.num_values is None
         self.moments = moments(encoder_input_shape(observation)) if normalize and is_float else None
 
@@ -85,10 +92,25 @@ class ObservationInput(nn.Module):
             one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
             self._firsts = self._firsts.to(observation.device)  # once: no CUDA graph holds a copy from the host
             return one_hot.scatter_(1, observation + self._firsts, 1.0)
-        x = observation / 255.0 if self.is_bytes else observation.float()
-        if self.is_scalar:
-            x = x.unsqueeze(-1)
+        x = observation.unsqueeze(-1) if self.is_scalar else observation
+        x = x.float() if self.scaling is None else self._scaled(x, self.scaling)
         return x if self.moments is None else self.moments.normalize(x)
+
+    def _scaled(self, x: Tensor, scaling: Scaling) -> Tensor:
+        if len(scaling.unit) == 1 and scaling.origin == (0,):
+            return x / scaling.unit[0]
+        self._origin, self._unit = self._origin.to(x.device), self._unit.to(x.device)
+        return (x.to(torch.int64) - self._origin) / self._unit
+
+    def describe(self) -> dict[str, str]:
+        """Say what is done to each leaf before an encoder sees it, by the leaf's path: of a plain one ""."""
+        if self.num_values is not None:
+            return {"": f"one of {self.num_values} values, one-hot"}
+        if self.nvec:
+            return {"": f"one of {', '.join(map(str, self.nvec))} values, one-hot"}
+        if self.moments is not None:
+            return {"": "less its running mean, by its running deviation"}
+        return {"": "as it is" if self.scaling is None else _in_words(self.scaling)}
 
     def mask(self, observation: Tensor) -> None:
         """Which actions are legal: a plain observation does not say."""
@@ -127,6 +149,10 @@ class CompositeInput(nn.Module):
         seen = {part.path: stage(leaf(observation, part)) for part, stage in self._stages()}
         return seen[""] if self.is_plain else seen
 
+    def describe(self) -> dict[str, str]:
+        """Say what is done to each leaf, by its path. See :meth:`ObservationInput.describe`."""
+        return {part.path: stage.describe()[""] for part, stage in self._stages()}
+
     def mask(self, observation: Tensor) -> Tensor | None:
         """Which actions are legal by rows ``[..., nbytes]``: bool ``[..., M]``; ``None`` if they do not say."""
         return None if self.mask_part is None else leaf(observation, self.mask_part)
@@ -147,6 +173,13 @@ def build_input(
     """Build the first stage that fits an observation."""
     kind = CompositeInput if observation.parts else ObservationInput
     return kind(observation, normalize, raw_images, moments)
+
+
+def _in_words(scaling: Scaling) -> str:
+    if len(scaling.unit) > 1:
+        return "each number scaled by its own bounds"
+    origin, unit = scaling.origin[0], scaling.unit[0]
+    return f"(x - {origin:,}) / {unit:,.10g}" if origin else f"x / {unit:,.10g}"
 
 
 def leaf(rows: Tensor, part: ObservationPart) -> Tensor:

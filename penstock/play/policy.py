@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -182,7 +183,7 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
     """Observation and action specs as JSON values; infinite bounds as text."""
-    return {"observation": dataclasses.asdict(observation), "action": _action_to_json(action)}
+    return {"observation": _observation_to_json(observation), "action": _action_to_json(action)}
 
 
 def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
@@ -201,10 +202,26 @@ def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
     return ActionSpec(**{**_tuples(fields), **bounds, "parts": parts})
 
 
+def _observation_to_json(observation: ObservationSpec) -> dict[str, Any]:
+    named = {"low": observation.low, "high": observation.high}
+    bounds = {name: bound and [repr(x) if math.isinf(x) else x for x in bound] for name, bound in named.items()}
+    parts, mask = [_part_to_json(part) for part in observation.parts], observation.mask
+    return {**vars(observation), **bounds, "parts": parts, "mask": mask and _part_to_json(mask)}
+
+
+def _part_to_json(part: ObservationPart) -> dict[str, Any]:
+    return {**vars(part), "spec": _observation_to_json(part.spec)}
+
+
 def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:
+    bounds = {name: _bounds_from_json(fields.get(name)) for name in ("low", "high")}
     parts = tuple(_part_from_json(part) for part in fields.get("parts", ()))
     mask = fields.get("mask") and _part_from_json(fields["mask"])
-    return ObservationSpec(**{**_tuples(fields), "parts": parts, "mask": mask})
+    return ObservationSpec(**{**_tuples(fields), **bounds, "parts": parts, "mask": mask})
+
+
+def _bounds_from_json(bounds: list[float | str] | None) -> tuple[float, ...] | None:
+    return None if bounds is None else tuple(float(x) if isinstance(x, str) else x for x in bounds)
 
 
 def _part_from_json(fields: Mapping[str, Any]) -> ObservationPart:

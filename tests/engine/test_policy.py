@@ -277,12 +277,16 @@ SPECS = [
         mask_is_in_info=True,
     ),
     environment_specs(spaces.Dict(action_mask=spaces.MultiBinary(2), x=spaces.Discrete(2)), spaces.Discrete(2)),
+    environment_specs(spaces.Dict(x=spaces.Box(np.array([-9, 2**62]), np.iinfo(np.int64).max - 1, dtype=np.int64)),
+                      spaces.Discrete(2)),
 ]
 
 
 @pytest.mark.parametrize("specs", SPECS)
 def test_specs_survive_json_with_infinite_and_exact_bounds(specs):
-    assert specs_from_json(json.loads(json.dumps(specs_to_json(*specs), allow_nan=False))) == specs
+    found = specs_from_json(json.loads(json.dumps(specs_to_json(*specs), allow_nan=False)))
+    assert found == specs
+    assert [(x.low, x.high) for x in found[0].leaves] == [(x.low, x.high) for x in specs[0].leaves]
 
 
 def test_specs_written_before_there_were_composites_are_read():
@@ -290,3 +294,8 @@ def test_specs_written_before_there_were_composites_are_read():
     action = {"shape": [1], "dtype": "float32", "num_actions": None, "start": 0, "low": ["-inf"], "high": ["2.0"]}
     expected = ObservationSpec((3,), "float32"), ActionSpec((1,), "float32", low=(-math.inf,), high=(2.0,))
     assert specs_from_json({"observation": observation, "action": action}) == expected
+
+
+def test_bytes_whose_checkpoint_names_no_bounds_are_seen_as_they_were_learned():
+    of_bytes, of_numbers = ObservationSpec((2,), "uint8"), ObservationSpec((2,), "int8")
+    assert of_bytes.scaling == ((0,), (255.0,)) and of_numbers.scaling is None

@@ -68,6 +68,47 @@ def test_specs_are_hashable_and_picklable() -> None:
         assert pickle.loads(pickle.dumps(spec)) == spec and hash(spec)
 
 
+LIMITS = np.iinfo(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "scaling"),
+    [
+        (0, 255, np.uint8, ((0,), (255.0,))),
+        (0, 1, np.uint8, None),
+        (-128, 127, np.int8, ((0,), (128.0,))),
+        (-5, 20, np.int64, ((0,), (20.0,))),
+        (-9, -4, np.int16, ((-4,), (5.0,))),
+        (7, 7, np.int32, ((7,), (1.0,))),
+        (2**53 + 1, 2**53 + 3, np.int64, ((2**53 + 1,), (2.0,))),
+        (-np.inf, np.inf, np.int32, None),
+        (0, LIMITS.max, np.int32, None),
+        (LIMITS.min, 9, np.int32, None),
+        (0, np.iinfo(np.uint16).max, np.uint16, None),
+        (0, 1, np.bool_, None),
+        (0, 255, np.float32, None),
+    ],
+)  # fmt: skip
+def test_integers_are_scaled_by_bounds_around_the_legal_value_nearest_zero(low, high, dtype, scaling) -> None:
+    spec = observation_spec(spaces.Box(low, high, (3,), dtype))
+    assert spec.scaling == scaling
+    assert len(spec.low) == len(spec.high) == 1, "one for all"
+
+
+def test_each_number_has_bounds_of_its_own() -> None:
+    spec = observation_spec(spaces.Box(np.array([0, -4, LIMITS.min]), np.array([9, LIMITS.max, 3]), dtype=np.int32))
+    assert spec.scaling == ((0, 0, 0), (9.0, 1.0, 1.0))
+    spec = observation_spec(spaces.Box(np.array([-np.inf, 0.5]), np.array([1.0, np.inf]), dtype=np.float32))
+    assert (spec.low, spec.high) == ((-np.inf, 0.5), (1.0, np.inf))
+
+
+def test_specs_agree_where_only_what_scales_nothing_differs() -> None:
+    near, far = (observation_spec(spaces.Box(-x, x, (2,), np.float32)) for x in (1, 9))
+    assert near.is_seen_as(far)
+    near, far = (observation_spec(spaces.Dict(x=spaces.Box(0, x, (2,), np.int8))) for x in (1, 9))
+    assert near == far and not near.is_seen_as(far)
+
+
 @pytest.mark.parametrize("n", [(5,), (2, 3)])
 def test_a_multi_binary_observation_is_like_a_box_of_bits(n: tuple[int, ...]) -> None:
     assert observation_spec(spaces.MultiBinary(n)) == ObservationSpec(n, "int8")

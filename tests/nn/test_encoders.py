@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -117,12 +118,14 @@ def test_both_layouts_of_an_image_give_the_same_features(name):
 
 @pytest.mark.parametrize("name", ["nature_cnn", "impala_resnet"])
 @pytest.mark.parametrize("is_bfloat16", [False, True])
-def test_bytes_give_the_features_of_pixels_from_0_to_1(name, is_bfloat16):
-    of_bytes, of_numbers = (build(name, ObservationSpec((4, 84, 84), dtype))[0] for dtype in ("uint8", "float32"))
+@pytest.mark.parametrize("brightest", [255, 1])
+def test_bytes_give_the_features_of_pixels_from_0_to_1(name, is_bfloat16, brightest):
+    of_bytes, _ = build(name, ObservationSpec((4, 84, 84), "uint8", low=(0,), high=(brightest,)))
+    of_numbers, _ = build(name, ObservationSpec((4, 84, 84), "float32"))
     of_numbers.load_state_dict(of_bytes.state_dict())
-    image = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    image = torch.randint(0, brightest + 1, (2, 4, 84, 84), dtype=torch.uint8)
     with torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
-        left, right = of_bytes(image).float(), of_numbers(image / 255.0).float()
+        left, right = of_bytes(image).float(), of_numbers(image / brightest).float()
     torch.testing.assert_close(left, right, rtol=0.0, atol=(0.05 if is_bfloat16 else 1e-5) * right.abs().max().item())
 
 
@@ -130,6 +133,15 @@ def test_only_the_projects_own_image_encoders_are_shown_bytes():
     image, own = ObservationSpec((4, 84, 84), "uint8"), lambda observation: torch.nn.Flatten()
     assert takes_bytes("auto", image) and takes_bytes("nature_cnn", image)
     assert not takes_bytes("mlp", image) and not takes_bytes(own, image) and not takes_bytes("auto", VECTOR)
+
+
+def test_an_image_whose_channels_have_ranges_of_their_own_is_shown_as_numbers():
+    low, high = np.zeros((36, 36, 3), int), np.broadcast_to([255, 1, 9], (36, 36, 3))
+    spec = ObservationSpec((36, 36, 3), "uint8", low=tuple(low.flat), high=tuple(high.flat))
+    encoder, _ = build("nature_cnn", spec)
+    image = torch.from_numpy(high.astype(np.uint8)).expand(2, 36, 36, 3)
+    seen = build_input(spec, normalize=False, raw_images=takes_bytes("nature_cnn", spec))(image)
+    assert seen.unique().tolist() == [1.0] and encoder(seen).shape == (2, 512)
 
 
 def test_an_image_whose_layout_cannot_be_told_is_refused_with_what_is_needed():
