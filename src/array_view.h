@@ -43,7 +43,11 @@ class ArrayView {
   const char* name() const { return name_; }
   const char* format() const { return view_.format == nullptr ? "B" : view_.format; }
 
-  nb::object dtype() const { return array_.attr("dtype"); }
+  // TypeError for a buffer of another kind, such as a memoryview.
+  nb::object dtype() const {
+    if (!nb::hasattr(array_, "dtype")) refuse();
+    return array_.attr("dtype");
+  }
 
   // The element type's letter, for types of one letter in native byte order; 0 for all others.
   char letter() const { return format()[0] != '\0' && format()[1] == '\0' ? format()[0] : '\0'; }
@@ -70,11 +74,15 @@ class ArrayView {
     return text(dtype) + text(nb::list(shape));
   }
 
+  [[noreturn]] void refuse() const {
+    const std::string message = std::string(name_) + " must be a NumPy array, found " + class_name(array_);
+    throw nb::type_error(message.c_str());
+  }
+
   [[noreturn]] void fail(Access access) const {
     if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_BufferError)) {
       PyErr_Clear();
-      const std::string message = std::string(name_) + " must be a NumPy array, found " + class_name(array_);
-      throw nb::type_error(message.c_str());
+      refuse();
     }
     const nb::python_error reason;  // takes over the error that is set
     const std::string message = std::string(name_) + " must be a " + (access == Access::kWrite ? "writable " : "") +

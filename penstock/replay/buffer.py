@@ -474,12 +474,21 @@ class ReplayBuffer:
         ------
         ReplayFileError
             If a file is damaged or missing, or of a buffer with other settings; the buffer is left as it was.
+        OSError
+            If a file cannot be read.
         """
-        extras = load_buffer(self._core, self._description, Path(path))
-        if self._reverse is not None and extras.get("reverse") is not None:
-            self._reverse.next = extras["reverse"]
+        load_buffer(self._core, self._description, Path(path), self._take_extras)
+
+    def _take_extras(self, extras: dict[str, Any]) -> None:
+        reverse, counts = extras.get("reverse"), extras.get("rate_limiter")
+        if type(reverse) not in (int, type(None)):
+            raise ValueError(f"extras.reverse is {reverse!r:.80}")
+        if not isinstance(counts, dict | None):
+            raise ValueError(f"extras.rate_limiter is {counts!r:.80}")
         if self.rate_limiter is not None:
-            self.rate_limiter.go_on_from(extras.get("rate_limiter") or {})
+            self.rate_limiter.go_on_from(counts or {})
+        if self._reverse is not None and reverse is not None:
+            self._reverse.next = reverse
 
     def __getstate__(self) -> dict[str, Any]:
         return {

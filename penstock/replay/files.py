@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from penstock.replay.manifest import (
     ADVICE,
+    END_OF_COUNTS,
     MANIFEST,
     OWN_NAME,
     Block,
@@ -38,6 +39,7 @@ from penstock.replay.manifest import (
     as_json,
     check_fits,
     manifest_bytes,
+    open_regular,
     read_manifest,
 )
 
@@ -107,7 +109,7 @@ def save_buffer(
     path
         A directory, made if it is not there. Processes that save there at once take turns.
     extras
-        What `load_buffer` shall return, of what JSON can hold.
+        What `load_buffer` shall hand over, of what JSON can hold.
     report
         Is told of a damaged manifest that was moved aside; None: it is a `RuntimeWarning`.
 
@@ -124,7 +126,8 @@ def save_buffer(
     with _locked(path, fcntl.LOCK_EX):
         before = _manifest_before(path, report or _warn)
         _remove_unnamed(path, before)
-        known = before if before is not None and before.save == core.last_save() else None
+        is_known = before is not None and before.save == core.last_save() and before.shapes() == _shapes(core)
+        known = before if is_known else None
         save = secrets.randbits(64) | 1
         try:
             manifest = Manifest(save, as_json(description), *_write_contents(core, path, save, known), extras or {})
@@ -159,7 +162,12 @@ def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | No
         return None
 
 
-def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str, Any]:
+def load_buffer(
+    core: Core,
+    description: dict[str, Any],
+    path: Path,
+    take_extras: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
     """Replace the contents by those saved in the directory `path`; nobody may use the buffer meanwhile.
 
     Everything is read and checked once before the first row of the buffer changes. Blocks of some 8 MiB are in memory
@@ -173,17 +181,17 @@ def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str
         This buffer's settings, which must be those that were saved.
     path
         A directory that `save_buffer` wrote.
-
-    Returns
-    -------
-    dict
-        The extras given to `save_buffer`.
+    take_extras
+        Called with the extras given to `save_buffer` before the buffer changes; raises `ValueError` if they are others
+        than a save writes, and takes nothing over then.
 
     Raises
     ------
     ReplayFileError
         If a file is missing or damaged, or the save is of another version or another buffer. The buffer is as it was,
         unless the files are damaged while they are loaded: then it is empty, and the error says so.
+    OSError
+        If a file cannot be read.
     """
     if not path.is_dir():
         raise ReplayFileError(f"{path} is not a directory: give the one that a replay buffer was saved to")
@@ -194,6 +202,11 @@ def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str
             for block in store.blocks:
                 _read_block(path, block, store.record_nbytes)
         priorities = _read_priorities(path, manifest)
+        if take_extras is not None:
+            try:
+                take_extras(manifest.extras)
+            except ValueError as error:
+                raise ReplayFileError(f"{path / MANIFEST} is not as a save writes it ({error}): {ADVICE}") from None
         try:
             _empty(core)
             _put_contents(core, path, manifest, priorities)
@@ -202,7 +215,6 @@ def load_buffer(core: Core, description: dict[str, Any], path: Path) -> dict[str
             error.add_note("Loading had begun: the buffer is empty now.")
             raise
         core.set_last_save(manifest.save)
-        return manifest.extras
 
 
 # ---- contents to files and back
@@ -331,7 +343,7 @@ def _write_file(path: Path, *arrays: NDArray[Any]) -> File:
 def _read_file(path: Path, file: File) -> NDArray[np.uint8]:
     whole = path / file.name
     try:
-        with open(whole, "rb", buffering=0) as opened:
+        with open_regular(whole) as opened:
             found = os.fstat(opened.fileno()).st_size
             if found != file.nbytes:
                 raise ReplayFileError(f"{whole} has {found} bytes instead of {file.nbytes}, so it is damaged: {ADVICE}")
@@ -349,8 +361,8 @@ def _read_block(path: Path, block: Block, record_nbytes: int) -> tuple[NDArray[n
     ids = data[: size * 8].view("<i8").astype(np.int64)
     records = data[size * 8 :].reshape(block.readable, record_nbytes)
     readable = ids != _NOTHING
-    if readable.sum() != block.readable:
-        raise ReplayFileError(f"{path / block.file.name} does not hold {block.readable} rows: {ADVICE}")
+    if readable.sum() != block.readable or not _are_ids(ids):
+        raise ReplayFileError(f"{path / block.file.name} does not hold the ids of {block.readable} rows: {ADVICE}")
     if block.readable < size:
         there, records = records, np.zeros((size, record_nbytes), np.uint8)
         records[readable] = there
@@ -360,12 +372,19 @@ def _read_block(path: Path, block: Block, record_nbytes: int) -> tuple[NDArray[n
 def _read_priorities(path: Path, manifest: Manifest) -> _Leaves | None:
     if manifest.priorities is None:
         return None
-    ids, leaves = _read_file(path, manifest.priorities.file).reshape(2, -1)
-    return _Leaves(
-        leaves.view("<f8").astype(np.float64, copy=False),
-        ids.view("<i8").astype(np.int64, copy=False),
-        manifest.priorities.largest,
-    )
+    name = manifest.priorities.file.name
+    both = _read_file(path, manifest.priorities.file).reshape(2, -1)
+    ids = both[0].view("<i8").astype(np.int64, copy=False)
+    leaves = both[1].view("<f8").astype(np.float64, copy=False)
+    # Above the largest leaf, which is the tree's own limit, a sum of all leaves could be infinite.
+    largest_leaf = np.finfo(np.float64).max / 2 / len(leaves)
+    if not _are_ids(ids) or not ((leaves >= 0) & (leaves <= largest_leaf)).all():
+        raise ReplayFileError(f"{path / name} does not hold ids and leaves of {len(ids)} rows: {ADVICE}")
+    return _Leaves(leaves, ids, manifest.priorities.largest)
+
+
+def _are_ids(ids: NDArray[np.int64]) -> bool:
+    return bool(((ids >= _NOTHING) & (ids < END_OF_COUNTS)).all())
 
 
 def _is_there(path: Path, file: File) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
 from penstock.replay.errors import NotReady
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
+
+_END_OF_COUNTS = 1 << 63  # the core's own are 64 bits, and grow
 
 
 class RateLimiter:
@@ -183,12 +186,22 @@ class RateLimiter:
         """Return settings and counters, as JSON can hold them, for `go_on_from`."""
         return {**self._settings(), **self.state()}
 
-    def go_on_from(self, saved: Mapping[str, float]) -> None:
-        """Restore the counters that `saved` returned of a limiter with these settings; of another, start again."""
-        if self._settings().items() <= saved.items():
-            self.restore({"inserts": int(saved["inserts"]), "samples": int(saved["samples"])})
-        else:
+    def go_on_from(self, saved: Mapping[str, Any]) -> None:
+        """Restore the counters that `saved` returned of a limiter with these settings; of another, start again.
+
+        Raises
+        ------
+        ValueError
+            If they are no counters, or lie outside the band.
+        """
+        if not self._settings().items() <= saved.items():
             self.reset()
+            return
+        counters: dict[str, Any] = {name: saved.get(name) for name in self.state()}
+        for name, count in counters.items():
+            if type(count) is not int or not 0 <= count < _END_OF_COUNTS:
+                raise ValueError(f"{name} is {count!r:.80}, not a whole number of 0 or more")
+        self.restore(counters)
 
     def reset(self) -> None:
         """Start again from 0 inserts and 0 samples, while nobody inserts or samples; the waiting times stay."""

@@ -6,17 +6,25 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
+import stat
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 MANIFEST = "manifest.json"
 OWN_NAME = re.compile(r"(rows-\d+-\d+|priorities|manifest)-[0-9a-f]{16}\.(bin|json)")
 ADVICE = "load an older copy of the directory, or start with an empty buffer in a new directory"
+END_OF_COUNTS = 1 << 43  # ids and counters stay below it: the core packs an id into 44 bits
 _FORMAT = "penstock.replay"
 _VERSION = 1
+_END_OF_EPISODE_STARTS = 1 << 31  # the core shifts them by 32 bits
 
 
 class ReplayFileError(ValueError):
@@ -85,6 +93,10 @@ class Manifest:
         names = {block.file.name for store in self.stores for block in store.blocks}
         return names | ({self.priorities.file.name} if self.priorities else set())
 
+    def shapes(self) -> list[tuple[int, int]]:
+        """Return (rows, bytes of a row) of each store."""
+        return [(store.capacity, store.record_nbytes) for store in self.stores]
+
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """Return what `read_manifest` reads."""
@@ -102,10 +114,13 @@ def read_manifest(path: Path) -> Manifest:
         It is damaged, or another program's.
     ReplayFileError
         It is missing, or of another version.
+    OSError
+        It cannot be read.
     """
     file = path / MANIFEST
     try:
-        whole = json.loads(file.read_bytes())
+        with open_regular(file) as opened:
+            whole = json.loads(opened.read())
     except (FileNotFoundError, NotADirectoryError):
         raise ReplayFileError(
             f"{file} is missing, so {path} holds no replay buffer that was saved to the end: "
@@ -121,14 +136,34 @@ def read_manifest(path: Path) -> Manifest:
             f"{_VERSION}: use it with the Penstock that saved it, or use another directory"
         )
     content = whole.get("content")
-    if not isinstance(content, dict) or _json_crc32(content) != whole.get("crc32"):
-        raise DamagedManifestError(f"{file} does not have the CRC-32 that it names, so it is damaged: {ADVICE}")
     try:
-        manifest = _manifest_from(content)
-        _check_shapes(manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        is_whole = isinstance(content, dict) and _json_crc32(content) == whole.get("crc32")
+        if not is_whole:
+            raise DamagedManifestError(f"{file} does not have the CRC-32 that it names, so it is damaged: {ADVICE}")
+        manifest: Manifest = _typed(Manifest, content, "content")
+        _check_values(manifest)
+    except DamagedManifestError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise DamagedManifestError(f"{file} is not as a save writes it ({error}): {ADVICE}") from None
     return manifest
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file for reading; never wait for one of another kind, such as a pipe.
+
+    Raises
+    ------
+    ReplayFileError
+        `path` is something else.
+    OSError
+        It cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ReplayFileError(f"{path} is no regular file, so it is damaged: {ADVICE}")
+    return open(descriptor, "rb", buffering=0)
 
 
 def check_fits(
@@ -140,10 +175,9 @@ def check_fits(
         raise ReplayFileError(
             f"{path} was saved by a buffer with other settings: {difference}. Load it into a buffer with the same ones"
         )
-    saved = [(store.capacity, store.record_nbytes) for store in manifest.stores]
-    if saved != shapes or (manifest.priorities is not None) != prioritized:
+    if manifest.shapes() != shapes or (manifest.priorities is not None) != prioritized:
         raise ReplayFileError(
-            f"{path} holds stores of (rows, bytes of a row) {saved}, and this buffer has {shapes}: "
+            f"{path} holds stores of (rows, bytes of a row) {manifest.shapes()}, and this buffer has {shapes}: "
             f"load it with the Penstock that saved it"
         )
 
@@ -157,39 +191,64 @@ def _json_crc32(value: Any) -> int:
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
-def _manifest_from(content: dict[str, Any]) -> Manifest:
-    def with_file(kind: type[Any], entry: dict[str, Any]) -> Any:
-        return kind(**{**entry, "file": File(**entry["file"])})
-
-    stores = [
-        Store(
-            **{
-                **store,
-                "counters": tuple(store["counters"]),
-                "blocks": [with_file(Block, block) for block in store["blocks"]],
-            }
-        )
-        for store in content["stores"]
-    ]
-    priorities = content["priorities"] and with_file(Priorities, content["priorities"])
-    return Manifest(**{**content, "stores": stores, "priorities": priorities})
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
-def _check_shapes(manifest: Manifest) -> None:
-    for name in manifest.file_names():
-        if not OWN_NAME.fullmatch(name):
-            raise ValueError(f"file name {name!r}")
+def _typed(kind: Any, value: Any, name: str) -> Any:
+    """Return `value`, of JSON, as `kind`; raise `ValueError` that names what is of another type."""
+    origin = get_origin(kind) or kind
+    if is_dataclass(origin) and isinstance(value, dict) and value.keys() == _hints(kind).keys():
+        return kind(**{key: _typed(hint, value[key], f"{name}.{key}") for key, hint in _hints(kind).items()})
+    if origin is list and isinstance(value, list):
+        (inner,) = get_args(kind)
+        return [_typed(inner, each, f"{name}[{i}]") for i, each in enumerate(value)]
+    if origin is tuple and isinstance(value, list) and len(value) == len(get_args(kind)):
+        return tuple(_typed(get_args(kind)[i], each, f"{name}[{i}]") for i, each in enumerate(value))
+    if NoneType in get_args(kind):
+        (inner,) = set(get_args(kind)) - {NoneType}
+        return None if value is None else _typed(inner, value, name)
+    if type(value) is origin or (origin is float and type(value) is int):
+        return value
+    raise ValueError(f"{name} is {_shortened(value)}")
+
+
+def _check_values(manifest: Manifest) -> None:
+    """Raise `ValueError` that names the first value which no save writes."""
+
+    def require(condition: bool, name: str, value: Any) -> None:
+        if not condition:
+            raise ValueError(f"{name} is {_shortened(value)}")
+
+    def check_file(file: File, nbytes: int) -> None:
+        require(OWN_NAME.fullmatch(file.name) is not None, "a file's name", file.name)
+        require(file.nbytes == nbytes, f"the size of {file.name}", file.nbytes)
+
+    require(0 < manifest.save < 1 << 64, "save", manifest.save)
+    require(bool(manifest.stores), "stores", manifest.stores)
+    require(0 <= manifest.episode_starts < _END_OF_EPISODE_STARTS, "episode_starts", manifest.episode_starts)
+    require(re.fullmatch("[0-9a-f]{64}", manifest.generator) is not None, "generator", manifest.generator)
     for store in manifest.stores:
+        claimed, base, written, cleared = store.counters
+        are_ordered = 0 <= base <= claimed < END_OF_COUNTS and 0 <= cleared <= written < END_OF_COUNTS
+        require(are_ordered, "counters", store.counters)
+        require(store.record_nbytes > 0, "record_nbytes", store.record_nbytes)
         row = 0
         for block in store.blocks:
-            nbytes = (block.end - block.begin) * 8 + block.readable * store.record_nbytes
-            if not row <= block.begin < block.end <= store.capacity or block.file.nbytes != nbytes:
-                raise ValueError(str(block))
+            is_ascending = row <= block.begin < block.end <= store.capacity
+            require(is_ascending and 0 <= block.readable <= block.end - block.begin, "a block", block)
+            check_file(block.file, (block.end - block.begin) * 8 + block.readable * store.record_nbytes)
             row = block.end
-        if len(store.counters) != 4:
-            raise ValueError(f"counters {store.counters}")
-    if manifest.priorities and manifest.priorities.file.nbytes != manifest.stores[0].capacity * 16:
-        raise ValueError(str(manifest.priorities))
+    if manifest.priorities:
+        largest = manifest.priorities.largest
+        require(math.isfinite(largest) and largest >= 0, "the largest priority", largest)
+        check_file(manifest.priorities.file, manifest.stores[0].capacity * 16)
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _first_difference(saved: Any, here: Any, name: str = "") -> str | None:

@@ -29,27 +29,46 @@ class ReverseCursor:
     def __init__(self, core: ReplayCore, stride: int) -> None:
         self._core = core
         self._stride = stride
+        self._epoch, self._oldest_seen = core.epoch, 0
         self.next = -1
 
     def sample(self, batch_size: int, out: dict[str, NDArray[Any]] | None) -> dict[str, NDArray[Any]] | None:
         """Rows ``t, t - stride, ...``; beyond the oldest it goes on from the newest. None from an empty buffer."""
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} is not legal: give 1 or more")
-        oldest, end = self._core.oldest, self._core.num_claimed
-        if end == oldest:
+        oldest, end = self._oldest(), self._core.num_claimed
+        if end <= oldest:
             return None
         if not max(oldest - 1, end - 1 - 2 * self._stride) < self.next < end:
             self.next = end - 1
-        ids = oldest + (self.next - oldest - self._stride * np.arange(batch_size)) % (end - oldest)
-        self.next -= 1
+        ids = self._walk(batch_size, oldest, end)
         batch, unread = self._core.gather(ids % self._core.capacity, ids, out)
-        return batch if not len(unread) else self._skipping(ids, out)
+        if len(unread):
+            return self._skipping(batch_size, end, out)
+        self.next -= 1
+        return batch
 
-    def _skipping(self, ids: NDArray[np.int64], out: dict[str, NDArray[Any]] | None) -> dict[str, NDArray[Any]] | None:
-        """The same rows, each that cannot be read replaced by the one before it."""
-        rows, live, _ = self._core.live()
-        if not len(live):
-            return None
-        chosen = np.maximum(np.searchsorted(live, ids, side="right") - 1, 0)
-        batch, unread = self._core.gather(rows[chosen], live[chosen], out)
-        return batch if not len(unread) else self._skipping(ids, out)
+    def _oldest(self) -> int:
+        """Id of the oldest row that may be readable: rows that have lost their frames never get them back."""
+        if self._core.epoch != self._epoch:
+            self._epoch, self._oldest_seen = self._core.epoch, 0
+        return max(self._core.oldest, self._oldest_seen)
+
+    def _walk(self, batch_size: int, oldest: int, end: int) -> NDArray[np.int64]:
+        return oldest + (self.next - oldest - self._stride * np.arange(batch_size)) % (end - oldest)
+
+    def _skipping(
+        self, batch_size: int, end: int, out: dict[str, NDArray[Any]] | None
+    ) -> dict[str, NDArray[Any]] | None:
+        """The same walk over the readable rows: each that cannot be read is replaced by the one before it."""
+        while True:
+            rows, live, _ = self._core.live(with_frames=True)
+            if not len(live):
+                return None
+            self._oldest_seen = int(live[0])
+            ids = self._walk(batch_size, self._oldest_seen, max(end, self._oldest_seen + 1))
+            chosen = np.searchsorted(live, ids, side="right") - 1
+            batch, unread = self._core.gather(rows[chosen], live[chosen], out)
+            if not len(unread):  # else overwritten since they were looked for
+                self.next -= 1
+                return batch

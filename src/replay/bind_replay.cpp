@@ -96,9 +96,9 @@ class BatchOut {
 
   std::byte* add(const nb::object& name, const std::vector<Py_ssize_t>& tail, nb::handle type) {
     nb::object array = out_.is_none() ? empty_array(tail, rows_, type) : given(name);
-    const std::string text_name = out_.is_none() ? "" : text(name);
-    auto view = std::make_unique<ArrayView>(array, out_.is_none() ? "array" : text_name.c_str(), Access::kWrite);
-    if (!out_.is_none()) check(*view, text_name, tail, type);
+    const std::string shown = out_.is_none() ? "array" : "out[" + text(name) + "]";
+    auto view = std::make_unique<ArrayView>(array, shown.c_str(), Access::kWrite);
+    if (!out_.is_none()) check(*view, tail, type);
     std::byte* bytes = view->bytes();
     views_.push_back(std::move(view));
     batch_[name] = std::move(array);
@@ -117,7 +117,7 @@ class BatchOut {
     return nb::borrow(PyDict_GetItem(out_.ptr(), name.ptr()));
   }
 
-  void check(const ArrayView& view, const std::string& name, const std::vector<Py_ssize_t>& tail, nb::handle type) const {
+  void check(const ArrayView& view, const std::vector<Py_ssize_t>& tail, nb::handle type) const {
     const auto shape = view.shape();
     if (shape.size() == tail.size() + 1 && shape[0] == static_cast<Py_ssize_t>(rows_) &&
         std::ranges::equal(shape.subspan(1), tail) && view.dtype().equal(type)) {
@@ -126,7 +126,7 @@ class BatchOut {
     nb::list wanted;
     wanted.append(rows_);
     for (const Py_ssize_t length : tail) wanted.append(length);
-    const std::string message = "out[" + name + "] must be " + text(type) + text(wanted) + ", found " +
+    const std::string message = view.name() + (" must be " + text(type)) + text(wanted) + ", found " +
                                 view.description() + ": make it with allocate(batch_size)";
     throw nb::value_error(message.c_str());
   }
@@ -235,8 +235,9 @@ nb::dict allocate(ReplayCore& core, int64_t rows) {
   return out.take();
 }
 
-// Rows and ids of all that can be read, oldest first, with the episode each is from.
-nb::tuple live(ReplayCore& core) {
+// Rows and ids of all that are there, or of those whose frames are there too, oldest first, with the episode each is
+// from.
+nb::tuple live(ReplayCore& core, bool with_frames) {
   RowStore& store = core.buffer.rows();
   struct Row {
     int64_t id, row, episode;
@@ -249,6 +250,7 @@ nb::tuple live(ReplayCore& core) {
       if (id == RowStore::kNone) continue;
       int64_t episode = 0;
       std::memcpy(&episode, store.record(row) + core.buffer.schema().episode_offset, sizeof episode);
+      if (with_frames && !core.buffer.has_frames(store.record(row))) continue;
       if (store.unchanged(row, id)) found.push_back({static_cast<int64_t>(id), static_cast<int64_t>(row), episode});
     }
     std::ranges::sort(found, {}, &Row::id);
@@ -333,7 +335,7 @@ void bind_replay(nb::module_& module) {
       .def("gather", &gather_rows, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none(),
            nb::arg("fields").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"))
-      .def("live", &live)
+      .def("live", &live, nb::arg("with_frames") = false)
       .def("update_scores", &update_scores, nb::arg("rows"), nb::arg("ids"), nb::arg("scores"))
       .def("await_rows", &await_rows, nb::arg("timeout").none())
       .def("clear", [](ReplayCore& core) { core.buffer.clear(); })
@@ -341,6 +343,7 @@ void bind_replay(nb::module_& module) {
       .def_prop_ro("size", [](ReplayCore& core) { return core.buffer.rows().size(); })
       .def_prop_ro("num_claimed", [](ReplayCore& core) { return core.buffer.rows().claimed(); })
       .def_prop_ro("capacity", [](ReplayCore& core) { return core.buffer.rows().capacity(); })
+      .def_prop_ro("epoch", [](ReplayCore& core) { return core.buffer.epoch(); })
       .def_prop_ro("oldest", [](ReplayCore& core) { return core.buffer.rows().oldest(); })
       .def_prop_ro("prioritized", [](ReplayCore& core) { return core.buffer.priorities() != nullptr; });
   bind_replay_priorities(face);

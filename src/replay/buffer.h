@@ -1,6 +1,7 @@
 // A replay buffer in two arenas: the control arena with all words and trees, the data arena with the records.
 #pragma once
 
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -59,6 +60,23 @@ class Buffer {
   // Rows that may hold something: all from the first one on.
   size_t rows_used() {
     return std::min<uint64_t>(rows().claimed() - rows().base(), rows().capacity());
+  }
+
+  // Whether no frame that a record names has been overwritten.
+  bool has_frames(const std::byte* record) {
+    for (const FieldPlan& field : schema_.fields) {
+      if (field.frame_store < 0) continue;
+      RowStore& store = frames(static_cast<size_t>(field.frame_store));
+      const size_t steps = schema_.length > 0 && !field.once ? schema_.length : 1;
+      for (size_t step = 0; step < steps; ++step) {
+        for (size_t d = 0; d < field.depth; ++d) {
+          uint64_t id = 0;
+          std::memcpy(&id, record + field.offset + step * field.stored_nbytes + d * sizeof id, sizeof id);
+          if (id != Schema::kNoFrame && store.committed(store.row(id)) != id) return false;
+        }
+      }
+    }
+    return true;
   }
 
   void clear() {

@@ -156,8 +156,11 @@ class RowStore {
   struct Counters {
     uint64_t claimed, base, written, cleared;
   };
+  // Base is read before claimed, and cleared before written: neither is ever larger than the other, whoever goes on.
   Counters counters() const {
-    return {header_->claimed.load(), header_->base.load(), header_->written.load(), header_->cleared.load()};
+    const uint64_t base = header_->base.load();
+    const uint64_t cleared = header_->cleared.load();
+    return {header_->claimed.load(), base, header_->written.load(), cleared};
   }
   void set_counters(const Counters& counters) {
     header_->base.store(counters.base);

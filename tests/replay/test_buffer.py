@@ -220,6 +220,27 @@ def test_reverse_sampling_walks_back_from_the_newest_row() -> None:
     assert buffer.sample(3)["number"].tolist() == [29, 19, 9], "after 2 * stride batches it starts again"
 
 
+def test_reverse_sampling_goes_on_where_rows_have_lost_their_frames() -> None:
+    """Episodes of one step store two frames a row, so that most rows have none any more when the buffer is full."""
+    buffer = ReplayBuffer(
+        2000, {"obs": Field((4, 2), "uint8", stack=-1), "number": Field((), "int64")}, sampler=Reverse(stride=300)
+    )
+    random = np.random.default_rng(0)
+    for number in range(4000):
+        buffer.add(obs=random.integers(1, 256, (4, 2), np.uint8), number=number, terminated=True)
+    readable = buffer.get_all()["number"].tolist()
+    assert len(readable) < 1500 and readable == list(range(readable[0], 4000))
+    assert len(buffer) == 2000
+    for newest in [3999, 3998]:
+        walk = [readable[0] + (newest - readable[0] - 300 * i) % len(readable) for i in range(16)]
+        assert buffer.sample(16)["number"].tolist() == walk
+    buffer.clear()
+    with pytest.raises(NotReady):
+        buffer.sample(16)
+    buffer.add(obs=np.ones((4, 2), np.uint8), number=7, terminated=True)
+    assert buffer.sample(2)["number"].tolist() == [7, 7]
+
+
 def test_uniform_draws_from_a_prioritized_buffer_leave_priorities_aside() -> None:
     buffer = numbered(100, 100, sampler=Prioritized(), seed=5)
     buffer.update_priorities(np.arange(100), np.arange(100))
@@ -272,12 +293,13 @@ def test_given_arrays_are_filled_and_returned(sampler: Uniform) -> None:
         ("obs", np.zeros((16, 3), np.float64)),
         ("obs", np.zeros((16, 6), np.float32)[:, ::2]),
         ("ids", np.zeros(16, np.int32)),
+        ("ids", memoryview(np.zeros(16, np.int64))),
         ("weights", np.zeros((16, 1), np.float32)),
     ],
 )
-def test_a_given_array_that_does_not_fit_is_named(name: str, wrong: np.ndarray) -> None:
+def test_a_given_array_that_does_not_fit_is_named(name: str, wrong: np.ndarray | memoryview) -> None:
     buffer = numbered(10, 10, sampler=Prioritized())
-    with pytest.raises((TypeError, ValueError), match=name):
+    with pytest.raises((TypeError, ValueError), match=rf"out\[{name}\] must be"):
         buffer.sample(16, out={**buffer.allocate(16), name: wrong})
 
 

@@ -1,15 +1,29 @@
 """A replay buffer that was saved and loaded goes on as if nothing had happened."""
 
+import json
 import multiprocessing
 import os
 import signal
+import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.replay import Field, NStep, Prioritized, ReplayBuffer, Reservoir, Sequences, Uniform
+from penstock.replay import (
+    Field,
+    NotReady,
+    NStep,
+    Prioritized,
+    RateLimiter,
+    ReplayBuffer,
+    Reservoir,
+    Reverse,
+    Sequences,
+    Uniform,
+)
 from penstock.replay.files import ReplayFileError
 from tests.runs.limits import files_no_larger_than
 
@@ -26,6 +40,7 @@ KINDS = {
     "prioritized": {"fields": VECTORS, "sampler": Prioritized()},
     "evicting": {"fields": VECTORS, "sampler": Prioritized(eviction_alpha=-0.4)},
     "reservoir": {"fields": VECTORS, "sampler": Reservoir()},
+    "reverse": {"fields": FRAMES, "sampler": Reverse(stride=3)},
     "n-step": {"fields": VECTORS, "sampler": Prioritized(normalize="batch"), "n_step": NStep(3, 0.9, reward="rew")},
     "frames": {"fields": FRAMES, "sampler": Prioritized()},
     "sequences": {
@@ -264,3 +279,142 @@ def test_rows_are_whole_in_a_save_made_while_others_write_and_one_of_them_is_kil
         for child in children:
             child.kill()
             child.join()
+
+
+# ---- files with right checksums that no save has written
+
+
+def rewritten(folder, change):
+    """Change the manifest's content, and make its checksum right again."""
+    manifest = folder / "manifest.json"
+    whole = json.loads(manifest.read_bytes())
+    whole["content"] = change(whole["content"])
+    whole["crc32"] = zlib.crc32(json.dumps(whole["content"], sort_keys=True).encode())
+    manifest.write_text(json.dumps(whole))
+
+
+def places_in(value, path=()):
+    """Every key and index of nested JSON, as paths."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from places_in(inner, (*path, key))
+
+
+def refused_or_usable(kind, folder):
+    """A load raises the documented error and changes nothing, or gives a buffer that can be used."""
+    limiter = None if kind == "reservoir" else RateLimiter(4.0, min_size=8, tolerance=4000)
+    buffer = make(kind, rate_limiter=limiter)
+    add_episodes(buffer, 2, np.random.default_rng(1))
+    before = buffer.get_all()
+    try:
+        buffer.load(folder)
+    except ReplayFileError as error:
+        assert str(folder) in str(error) and "Loading had begun" not in "".join(getattr(error, "__notes__", []))
+        same(before, buffer.get_all())
+        return True
+    buffer.get_all()
+    with suppress(NotReady):
+        for _ in range(3):
+            batch = buffer.sample(8)
+            if "weights" in batch:
+                buffer.update_priorities(batch["ids"], np.ones(8))
+    add_episodes(buffer, 5, np.random.default_rng(0))
+    return False
+
+
+def a_save(kind, folder):
+    limiter = None if kind == "reservoir" else RateLimiter(4.0, min_size=8, tolerance=4000)
+    buffer = make(kind, rate_limiter=limiter)
+    add_episodes(buffer, 12, np.random.default_rng(3))
+    buffer.save(folder)
+    return folder
+
+
+ODD = st.sampled_from(
+    [None, True, 0, -1, 1, 7, 2**43, 2**63, 2**64, 10**40, 0.5, float("nan"), float("inf"), "", "0" * 64, [], {},
+     [1] * 4, {"name": 1}, "../rows-0-0-0.bin"]
+)  # fmt: skip
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_manifest_of_odd_values_with_a_right_checksum_is_refused_or_usable(tmp_path_factory, data):
+    kind = data.draw(st.sampled_from(["reverse", "frames", "evicting", "reservoir"]))
+    folder = a_save(kind, tmp_path_factory.mktemp("save"))
+
+    def change(content):
+        *path, last = data.draw(st.sampled_from(list(places_in(content))))
+        inner = content
+        for key in path:
+            inner = inner[key]
+        if data.draw(st.integers(0, 3)):
+            inner[last] = data.draw(ODD)
+        else:
+            del inner[last]
+        return content
+
+    rewritten(folder, change)
+    refused_or_usable(kind, folder)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_files_of_odd_bytes_with_right_checksums_are_refused_or_usable(tmp_path_factory, data):
+    kind = data.draw(st.sampled_from(sorted(KINDS)))
+    folder = a_save(kind, tmp_path_factory.mktemp("save"))
+    file = data.draw(st.sampled_from(sorted(folder.glob("*.bin"))))
+    words = np.fromfile(file, "<i8", count=file.stat().st_size // 8)
+    odd = [-1, -2, 2**63 - 1, 2**44, 0x7FF0 << 48, 0x7FF8 << 48, 2**62]  # infinite, NaN and huge among float64
+    for place in data.draw(st.lists(st.integers(0, len(words) - 1), min_size=1, max_size=4)):
+        words[place] = data.draw(st.sampled_from(odd))
+    rest = file.read_bytes()[words.nbytes :]
+    file.write_bytes(words.tobytes() + rest)
+
+    def change(content):
+        holders = [block for store in content["stores"] for block in store["blocks"]] + [content["priorities"]]
+        (entry,) = (holder["file"] for holder in holders if holder and holder["file"]["name"] == file.name)
+        entry["crc32"] = zlib.crc32(file.read_bytes())
+        return content
+
+    rewritten(folder, change)
+    refused_or_usable(kind, folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("reverse", ["extras", "reverse"], "3"),
+        ("uniform", ["extras", "rate_limiter", "inserts"], None),
+        ("uniform", ["extras", "rate_limiter", "samples"], 10**6),
+        ("uniform", ["description"], []),
+        ("uniform", ["stores"], []),
+        ("uniform", ["stores", 0, "blocks", 0, "file"], None),
+        ("uniform", ["stores", 0, "counters"], [5, 6, 5, 0]),
+        ("prioritized", ["priorities", "largest"], float("nan")),
+        ("uniform", ["generator"], "00"),
+        ("uniform", ["extras", "deep"], json.loads("[" * 400 + "]" * 400)),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_manifest_that_no_save_writes_is_named(kind, path, value, tmp_path):
+    folder = a_save(kind, tmp_path / "save")
+
+    def change(content):
+        inner = content
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        return content
+
+    rewritten(folder, change)
+    assert refused_or_usable(kind, folder) == (path[-1] != "deep")
+
+
+@pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("name", ["manifest.json", "rows-0"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(make_it, name, tmp_path):
+    folder = a_save("uniform", tmp_path / "save")
+    (file,) = folder.glob(f"{name}*")
+    file.unlink()
+    make_it(file)
+    assert refused_or_usable("uniform", folder)
