@@ -23,8 +23,8 @@ from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json
 from penstock.runs.checkpoint import (
     Checkpoint,
-    CheckpointError,
     DamagedCheckpointError,
+    MissingCheckpointError,
     load_checkpoint,
     require_matching,
 )
@@ -126,16 +126,25 @@ class Policy:
         self.weights.refresh()
         return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
-    def go_on_from_best(self, store: CheckpointStore) -> None:
-        """Keep the best weights of a run that goes on, unless it has none intact."""
+    def go_on_from_best(self, store: CheckpointStore) -> str:
+        """Keep the best weights of a run that goes on; return why it has none any more, "" where it has or had none.
+
+        Raises
+        ------
+        NewerCheckpointError, UnreadableCheckpointError
+            They cannot be used now: worse ones would take their place.
+        """
         try:
             checkpoint = store.best()
-        except CheckpointError:
-            return
+        except MissingCheckpointError:
+            return ""
+        except DamagedCheckpointError as error:
+            return f"{error}; the next evaluation finds the best weights anew"
         model = new_model(self.algorithm)
         model.load_state_dict(checkpoint.weights)
         meta = checkpoint.meta
         self.best_weights.put(model, meta.get("version", 0), meta["steps"], meta["mean_return"])
+        return ""
 
 
 def open_policies(
@@ -185,7 +194,7 @@ def open_policies(
         for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=False)
     ]
     first = ExperienceArena.create(_side_by_side(shapes))
-    policies = []
+    policies, notes = [], []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
         weights = SharedWeights(model, arena.weights)
@@ -198,10 +207,10 @@ def open_policies(
         )
         if given := {setting: value for setting, value in start.tuned.items() if setting not in changed}:
             policy.tune(given)
-        if run is not None:
-            policy.go_on_from_best(run.of_policy(name).checkpoints)
+        if run is not None and (note := policy.go_on_from_best(run.of_policy(name).checkpoints)):
+            notes.append(note)
         policies.append(policy)
-    notes = [
+    notes += [
         note if len(policies) == 1 else f"policy {policy.name!r}: {note}"
         for policy, (_, note) in zip(policies, opened, strict=True) if note is not None
     ]  # fmt: skip
@@ -220,8 +229,10 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
 
     Raises
     ------
-    CheckpointError
-        There are none.
+    MissingCheckpointError, DamagedCheckpointError
+        There are none, or none that is intact of all policies.
+    NewerCheckpointError, UnreadableCheckpointError
+        The newest ones cannot be used now.
     """
     if not run.policies:
         return [run.checkpoints.latest(report)]
@@ -233,7 +244,7 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
         except DamagedCheckpointError as error:
             if report is not None:
                 report(f"{error}; using the one before")
-    raise CheckpointError(
+    raise (DamagedCheckpointError if common else MissingCheckpointError)(
         f"{run.path} has no intact checkpoint of all its policies ({', '.join(run.policies)}) of the same steps"
     )
 

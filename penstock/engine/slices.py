@@ -8,7 +8,6 @@ steps than the slice began with.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from penstock.algorithms import load_algorithm
 from penstock.config import make_config
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
-from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
+from penstock.runs.run_directory import checkpoint_to_go_on_from
 
 DONE, FAILED, DIVERGED, INTERRUPTED = 0, 1, 4, 130
 
@@ -35,10 +33,7 @@ def train_slice(told: dict[str, Any]) -> int:
     """
     run = Path(told["config"]["run_dir"])
     algorithm = load_algorithm(told["algorithm"])
-    try:
-        verify_checkpoint(resolve_checkpoint(run, "latest"))
-    except (CheckpointError, RunDirectoryError):  # it was killed before there was anything to go on from
-        shutil.rmtree(run, ignore_errors=True)
+    if checkpoint_to_go_on_from(run) is None:
         trainer = Trainer(algorithm, make_config(algorithm.Config, told["config"]))
     else:
         trainer = Trainer.resume(run)

@@ -331,6 +331,8 @@ class Supervisor:
     def meta(self) -> list[dict[str, Any]]:
         """Metadata of each policy's checkpoint, besides those of the weights' owner."""
         about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
+        if self._run_directory is not None and "id" in self._run_directory.info:
+            about["run"] = self._run_directory.info["id"]
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             matches = {} if self._opponents is None else {"matches": self._opponents.to_json(policy.number)}

@@ -34,14 +34,27 @@ FORMAT = "penstock checkpoint"
 FORMAT_VERSION = 1
 
 WEIGHTS, STATE, POPULATION, META = "weights.safetensors", "state.pt", "population.json", "meta.json"
+_FILES = {WEIGHTS, STATE, POPULATION, META}
 
 
 class CheckpointError(Exception):
-    """A checkpoint is missing, foreign, of another architecture, or written by a newer Penstock."""
+    """A checkpoint cannot be had, for the reason that a subclass names; itself: foreign, or of another architecture."""
+
+
+class MissingCheckpointError(CheckpointError):
+    """There is no checkpoint."""
 
 
 class DamagedCheckpointError(CheckpointError):
     """A file of the checkpoint is missing, shortened or altered. The message names it."""
+
+
+class NewerCheckpointError(CheckpointError):
+    """The checkpoint is whole, and of a format that this Penstock does not read."""
+
+
+class UnreadableCheckpointError(CheckpointError):
+    """The operating system does not let the checkpoint be read now: no permission, a failing disk, a lost network."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +136,14 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     ------
     DamagedCheckpointError
         A file is missing, shortened or altered.
+    MissingCheckpointError
+        There is nothing at `path`.
+    NewerCheckpointError
+        It was written by a newer Penstock.
+    UnreadableCheckpointError
+        The operating system does not let it be read.
     CheckpointError
-        There is nothing at `path`, it is not a checkpoint, it was written by a newer Penstock, or its state holds
-        more than tensors and plain values.
+        It is not a checkpoint, or its state holds more than tensors and plain values.
     """
     import safetensors.torch
     import torch
@@ -185,6 +203,22 @@ def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tenso
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read and compare all files, or raise the kind of `CheckpointError` that says why that cannot be done."""
+    try:
+        return _read_one(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> UnreadableCheckpointError:
+    """The error of a checkpoint, or of a directory of them, that the operating system does not let be read."""
+    return UnreadableCheckpointError(
+        f"{path} cannot be read: {error.strerror or error} ({error.filename or path}). That does not say that it is "
+        "damaged: see to its permissions or its disk, then give the same command again"
+    )
+
+
+def _read_one(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read and compare all files; begin again when another process replaced the checkpoint meanwhile."""
     while True:
         with _held(path) as before:
@@ -218,7 +252,7 @@ def _held(path: Path) -> Iterator[tuple[Path, tuple[int, int] | None]]:
 
 def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not path.exists():
-        raise CheckpointError(f"{path} does not exist: give the directory of a checkpoint or of a run")
+        raise MissingCheckpointError(f"{path} does not exist: give the directory of a checkpoint or of a run")
     if not path.is_dir() or not (path / META).is_file():
         if path.is_dir() and (path / WEIGHTS).is_file():
             raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing")
@@ -231,7 +265,7 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     for name, expected in meta["files"].items():
         try:
             data = (path / name).read_bytes()
-        except OSError as error:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise DamagedCheckpointError(
                 f"the checkpoint {path} is damaged: {name} cannot be read ({error.strerror})"
             ) from error
@@ -248,7 +282,7 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def _read_meta(path: Path) -> dict[str, Any]:
     try:
         meta = json.loads((path / META).read_bytes())
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
     if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
         raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
@@ -256,26 +290,54 @@ def _read_meta(path: Path) -> dict[str, Any]:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     version = meta.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
-        raise CheckpointError(
+        raise NewerCheckpointError(
             f"{path} was written by a newer Penstock: it has format version {version}, and this Penstock reads "
             f"up to {FORMAT_VERSION}. Upgrade with: pip install --upgrade penstock"
         )
     return meta
 
 
+def holds_only_a_checkpoint(path: Path) -> bool:
+    """Whether a directory holds files of a checkpoint and no other, so that replacing it loses nothing else."""
+    return META in (found := _names_in(path)) and found <= _FILES
+
+
+def _names_in(path: Path) -> set[str]:
+    return {entry.name for entry in os.scandir(path)} if path.is_dir() and not path.is_symlink() else set()
+
+
+def description_of(path: Path) -> dict[str, Any] | None:
+    """Description of a directory that holds a checkpoint of a format known here, and nothing else; None: of any other.
+
+    Only the description is read and compared: other files may be damaged.
+    """
+    try:
+        return _read_meta(path) if holds_only_a_checkpoint(path) else None
+    except (CheckpointError, OSError):
+        return None
+
+
 def _require_replaceable(path: Path) -> None:
     """A user's files are never lost: only nothing, or a checkpoint and nothing beside it, may be replaced."""
+    if not (previous := _names_in(previous_of(path))) <= _FILES:
+        others = ", ".join(sorted(previous - _FILES)[:5])
+        raise CheckpointError(
+            f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would wait meanwhile, holds "
+            f"{others}. Give another path, or remove it yourself"
+        )
     if not path.exists():
         return
     found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name]
     if not found and path.is_dir():
         return
-    ours = path.is_dir() and META in found and set(found) <= {WEIGHTS, STATE, POPULATION, META}
+    ours = holds_only_a_checkpoint(path)
     if ours:
         try:
             _read_meta(path)
         except DamagedCheckpointError:
             ours = any(word in (path / META).read_bytes() for word in (FORMAT.encode(), b'"sha256"'))
+        except NewerCheckpointError as error:
+            raise NewerCheckpointError(f"{path} is not replaced: {error}") from None
         except CheckpointError:
             ours = False
     if not ours:

@@ -131,6 +131,21 @@ def remove_directory(path: Path) -> None:
         os.rename(path, aside)
 
 
+def set_aside(path: Path) -> Path:
+    """Rename what is at `path` to the first free ``<name>.set-aside-<n>`` beside it, and return that path."""
+    number = 1
+    while True:
+        aside = path.with_name(f"{path.name}.set-aside-{number}")
+        if not os.path.lexists(aside):
+            try:
+                os.rename(path, aside)
+                return aside
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+        number += 1
+
+
 def remove_leftovers(directory: Path, name: str = "") -> None:
     """Remove what processes that are gone had begun to write aside in `directory`, for `name` or for any."""
     for leftover in directory.glob(f".{glob.escape(name) or '*'}.*{_ASIDE}"):

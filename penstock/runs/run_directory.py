@@ -22,15 +22,22 @@ import json
 import os
 import platform
 import re
+import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, verify_checkpoint
-from penstock.runs.files import AppendFile, json_bytes, previous_of, write_file_atomically
+from penstock.runs.checkpoint import (
+    CheckpointError,
+    DamagedCheckpointError,
+    MissingCheckpointError,
+    verify_checkpoint,
+)
+from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, write_file_atomically
 from penstock.runs.gpus import Gpus
 from penstock.runs.machine import commit_of, this_command, this_machine
 from penstock.runs.metrics import METRICS
@@ -58,10 +65,10 @@ class RunDirectory:
     config : dict
         Its settings as JSON values, by field name.
     info : dict
-        env_name, created, command, commit (of the folder that the command was given in), penstock_commit (of Penstock's
-        own source, where it lies in a repository), machine, versions of Penstock, Python, torch, numpy and Gymnasium;
-        resumed: the time, steps, command and commits of every time that the run went on. Runs of before have the first
-        two and the versions.
+        id (which the run's checkpoints have, too), env_name, created, command, commit (of the folder that the command
+        was given in), penstock_commit (of Penstock's own source, where it lies in a repository), machine, versions of
+        Penstock, Python, torch, numpy and Gymnasium; resumed: the time, steps, command and commits of every time that
+        the run went on. Runs of before have env_name, created and the versions.
     """
 
     def __init__(self, path: Path, algorithm: str, config: dict[str, Any], info: dict[str, Any]) -> None:
@@ -114,7 +121,8 @@ class RunDirectory:
                     f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
                 )
             machine = this_machine() | _gpus(config)
-            info: dict[str, Any] = {"env_name": env_name, "created": _now(created), **_command(), "machine": machine}
+            info: dict[str, Any] = {"id": secrets.token_hex(8), "env_name": env_name, "created": _now(created)}
+            info |= {**_command(), "machine": machine}
             info["versions"] = _versions()
             if policies:
                 info["policies"] = list(policies)
@@ -195,10 +203,11 @@ class RunDirectory:
         return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:
-        """Path for a film of the weights at a step; the folder is created."""
+        """Path of a new film of the weights of a step; its folder is made, and no film that is there has this path."""
         folder = self.path / VIDEOS
         folder.mkdir(exist_ok=True)
-        return folder / f"step-{steps}.mp4"
+        names = (f"step-{steps}{'' if number == 1 else f'-{number}'}.mp4" for number in count(1))
+        return next(folder / name for name in names if not os.path.lexists(folder / name))
 
     def go_on(self, steps: int, changes: Mapping[str, Any]) -> None:
         """Write to ``config.json`` that the run goes on from here, and with which other settings (JSON values)."""
@@ -245,13 +254,19 @@ def resolve_checkpoint(
 
     Raises
     ------
+    MissingCheckpointError
+        There is no such checkpoint. The message shows which there are.
+    DamagedCheckpointError
+        None is intact.
+    NewerCheckpointError, UnreadableCheckpointError
+        The one that is meant is of a newer format, or cannot be read: no other is taken instead.
     CheckpointError
-        There is no such checkpoint, or none is intact. The message shows what there is.
+        It is no checkpoint, or `policy` is not said and there are several.
     """
     path, policy = _run_meant(Path(path), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
-            raise CheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
+            raise MissingCheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
         verify_checkpoint(path)
         return path
     run = RunDirectory.open(path)
@@ -270,9 +285,44 @@ def resolve_checkpoint(
         return store.latest_path(report)
     if not prefer.isdigit() or int(prefer) not in store.steps():
         there_are = ", ".join([*([BEST] if store.has_best() else []), *map(str, store.steps())]) or "none yet"
-        raise CheckpointError(f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}")
+        raise MissingCheckpointError(
+            f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}"
+        )
     verify_checkpoint(store.path_of(int(prefer)))
     return store.path_of(int(prefer))
+
+
+def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
+    """Description of the checkpoint from which a run goes on; None: there is no run, or it has no intact checkpoint.
+
+    Raises
+    ------
+    NewerCheckpointError, UnreadableCheckpointError
+        The run has one, which cannot be used now: the run is left as it is.
+    RunDirectoryError
+        Something else is at `path`.
+    """
+    if is_vacant(path):
+        return None
+    try:
+        return verify_checkpoint(RunDirectory.open(path).checkpoints.latest_path())
+    except (MissingCheckpointError, DamagedCheckpointError):
+        return None
+
+
+def make_way(path: Path) -> str:
+    """Set aside a run that has nothing to go on from, so that it can begin anew; return where it is now, in words.
+
+    Nothing is said, or done, where there is no run.
+    """
+    if is_vacant(path):
+        return ""
+    return f"what was in {path} had no checkpoint to go on from: it is in {set_aside(path)} now"
+
+
+def is_vacant(path: Path) -> bool:
+    """Whether a run may begin at `path`: there is nothing, or an empty directory."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | None]:

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.runs.checkpoint import (
+    META,
+    STATE,
+    WEIGHTS,
     Checkpoint,
     CheckpointError,
     DamagedCheckpointError,
+    MissingCheckpointError,
+    description_of,
     load_checkpoint,
     save_checkpoint,
+    unreadable,
     verify_checkpoint,
 )
 from penstock.runs.files import previous_of, remove_directory, remove_leftovers
@@ -46,23 +52,28 @@ class CheckpointStore:
         A save that fails leaves every older checkpoint in place.
         """
         path = save_checkpoint(self.path_of(steps), meta={**meta, "steps": steps}, weights=weights, state=state)
-        self.prune(steps)
+        self.prune(steps, meta.get("run"))
         return path
 
     def save_best(self, steps: int, *, meta: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
         """Save the weights that scored best so far, in place of the ones before."""
         return save_checkpoint(self.best_path, meta={**meta, "steps": steps}, weights=weights)
 
-    def prune(self, newest: int) -> None:
-        """Remove the oldest checkpoints beyond `keep`, and what killed processes had begun to write.
+    def prune(self, newest: int, run: str | None = None) -> None:
+        """Remove the run's oldest checkpoints beyond `keep`, and what killed processes had begun to write.
+
+        Only directories that hold a checkpoint of this run and nothing else count and go: not one of another run, not
+        one of a newer format, none with a file of the user's in it.
 
         Parameters
         ----------
         newest
             Steps of the checkpoint that was saved last. Those of more steps were damaged and passed over when the run
             was resumed: they neither count nor go.
+        run
+            The run's id, as its checkpoints have it; None: an earlier Penstock began the run, and they have none.
         """
-        older = [steps for steps in self.steps() if steps < newest]
+        older = [steps for steps in self.steps() if steps < newest and self._is_of(run, steps)]
         for surplus in older[: max(0, len(older) - (self.keep - 1))]:
             remove_directory(self.path_of(surplus))
         remove_leftovers(self.directory)
@@ -81,8 +92,13 @@ class CheckpointStore:
 
         Raises
         ------
-        CheckpointError
-            There is none, or none intact, or the newest was written by a newer Penstock.
+        MissingCheckpointError
+            There is none.
+        DamagedCheckpointError
+            None is intact.
+        NewerCheckpointError, UnreadableCheckpointError
+            The newest one that is not damaged is of a newer format, or cannot be read. An older one is not taken
+            instead: what was learned since would be lost.
         """
         return load_checkpoint(self.latest_path(report))
 
@@ -95,10 +111,21 @@ class CheckpointStore:
         return self.best_path.exists() or previous_of(self.best_path).exists()
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints there are, in ascending order, damaged ones among them."""
-        if not self.directory.is_dir():
+        """Steps of the checkpoints there are, in ascending order, damaged ones among them.
+
+        A folder of the user's is none, whatever its name.
+
+        Raises
+        ------
+        UnreadableCheckpointError
+            The operating system does not let the directory be read.
+        """
+        try:
+            return sorted(int(path.name) for path in self.directory.iterdir() if _is_checkpoint(path))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(int(p.name) for p in self.directory.iterdir() if p.name.isdigit())
+        except OSError as error:
+            raise unreadable(self.directory, error) from error
 
     def latest_steps(self) -> int | None:
         """Steps of the checkpoint that `latest` would load; None if it would find none."""
@@ -121,5 +148,16 @@ class CheckpointStore:
             else:
                 return path
         if damaged:
-            raise CheckpointError(f"no checkpoint in {self.directory} is intact: {', '.join(damaged)} are damaged")
-        raise CheckpointError(f"{self.directory} holds no checkpoint yet")
+            each = ", ".join(damaged)
+            raise DamagedCheckpointError(f"no checkpoint in {self.directory} is intact: {each} are damaged")
+        raise MissingCheckpointError(f"{self.directory} holds no checkpoint yet")
+
+    def _is_of(self, run: str | None, steps: int) -> bool:
+        description = description_of(self.path_of(steps))
+        return description is not None and description.get("run") == run
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a directory is named by steps and holds a file of a checkpoint."""
+    is_named = path.name.isascii() and path.name.isdecimal() and path.name == str(int(path.name))
+    return is_named and any((path / name).exists() for name in (META, WEIGHTS, STATE))

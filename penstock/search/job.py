@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from penstock.config import Config
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
+from penstock.runs.run_directory import RunDirectoryError, checkpoint_to_go_on_from, make_way
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
 from penstock.search.space import as_flags
@@ -29,7 +28,8 @@ PATIENCE = 60.0
 """Seconds that a training may take to end in good order, before it is killed."""
 _INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
 
-Ending = Literal["done", "pruned", "failed", "interrupted"]
+Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
+"""End of a trial; "refused": what lies where it trains cannot be used now, and is left as it is."""
 
 
 class Job:
@@ -49,11 +49,13 @@ class Job:
         Those to train with, in this order.
     cores
         Those that the processes may use.
+    report
+        Called with a line where a run was set aside.
 
     Attributes
     ----------
     error
-        Why the trial failed.
+        Why the trial failed, or was refused.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Job:
         config: Config,
         seeds: Sequence[int],
         cores: Collection[int],
+        report: Callable[[str], None],
     ) -> None:
         self._directory = directory
+        self._report_line = report
         self.trial = trial
         self._hold = hold
         self._train = list(train)
@@ -122,7 +126,11 @@ class Job:
                 return self._stopping
             if len(self.trial.scores) == len(self._seeds):  # interrupted after the last of them
                 return "done"
-            command = self._command()
+            try:
+                command = self._command()
+            except (CheckpointError, RunDirectoryError) as error:
+                self.error = str(error)
+                return "refused"
             if command is None:
                 return self._after_training()
             self._process = self._start(command)
@@ -146,10 +154,9 @@ class Job:
     def _command(self) -> list[str] | None:
         """Command for the present seed: a training, or the rest of one; None: done."""
         run = self._directory.run(self.trial.number, self.seed)
-        try:
-            meta = verify_checkpoint(resolve_checkpoint(run, "latest"))
-        except (CheckpointError, RunDirectoryError):  # it was interrupted before there was anything to go on from
-            shutil.rmtree(run, ignore_errors=True)
+        if (meta := checkpoint_to_go_on_from(run)) is None:
+            if moved := make_way(run):
+                self._report_line(f"trial {self.trial.number}: {moved}")
             settings = as_flags({**self.trial.settings, "seed": self.seed, "run_dir": str(run)})
             return [*PROGRAM, "train", *self._train, *settings]
         limit, more = self._config.max_seconds, []

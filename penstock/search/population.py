@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,11 +31,11 @@ from penstock.config import Config, ConfigError
 from penstock.population.decisions import RETURN, Decision, Population, rules_of
 from penstock.population.lineage import LINEAGE, Handover, Lineage
 from penstock.population.space import population_space, tables_of
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
-from penstock.runs.files import json_bytes, write_file_atomically
+from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
+from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import Jobs
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import RunDirectoryError, resolve_checkpoint
+from penstock.runs.run_directory import checkpoint_to_go_on_from, make_way, resolve_checkpoint
 from penstock.runs.state import read_state
 
 POPULATION, HANDED = "population.json", "handed"
@@ -179,6 +180,8 @@ class PopulationRuns:
             Ctrl-C or SIGTERM came: no process is left, and the same call goes on.
         BenchError
             A slice failed.
+        CheckpointError, RunDirectoryError
+            What lies where a member trains cannot be used now; it is left as it is.
         """
         while not self.is_done:
             self._todo = list(range(len(self._names)))
@@ -206,6 +209,7 @@ class PopulationRuns:
     def _start(self) -> None:
         while self._jobs.free and self._todo:
             number = self._todo.pop(0)
+            self._make_way(number)
             settings, plan = self.population.members[number].settings, self._plans[number]
             run = str(self.member(number))
             config = {**self._config.to_json(), "run_dir": run, "seed": self._config.seed + number}
@@ -216,6 +220,12 @@ class PopulationRuns:
             }  # fmt: skip
             write_file_atomically(told, json_bytes(what))
             self._jobs.add(Slice(number, told, self._jobs.free[0]))
+
+    def _make_way(self, member: int) -> None:
+        """Set a member's run aside where it has nothing to go on from: it was killed early, or diverged."""
+        run = self.member(member)
+        if checkpoint_to_go_on_from(run) is None and (moved := make_way(run)):
+            self._report(f"member {member}: {moved}")
 
     def _ended(self, job: Slice, ending: Ending) -> None:
         if ending == "failed" and not self._error:
@@ -228,8 +238,6 @@ class PopulationRuns:
                 return
             self._plans[job.member] = Plan(begin=self._steps(job.member))  # it may have saved since the slice began
             self._carry_out([decision])
-            if not self._steps(job.member):
-                shutil.rmtree(self.member(job.member), ignore_errors=True)
             self._save()
             self._todo.append(job.member)
 
@@ -246,7 +254,7 @@ class PopulationRuns:
         self._report(f"slice {self.slice}: {until:,} steps each; scores {shown}")
         self._plans = [Plan(begin=self._steps(number)) for number in range(len(self._names))]
         self.slice += 1
-        shutil.rmtree(self.path / HANDED, ignore_errors=True)  # nobody copies them any more
+        self._remove_handed()
         if not self.is_done:
             self._carry_out(self.population.decide([until] * len(self._names)))
         self._save()
@@ -271,24 +279,27 @@ class PopulationRuns:
         if plan.parent is not None and steps <= plan.begin:
             return plan.parent, Handover(verify_checkpoint(plan.parent)["version"], steps)
         place = self.path / HANDED / f"member-{parent}-{steps}"
-        try:
-            newest = resolve_checkpoint(self.member(parent), "latest")
-        except (CheckpointError, RunDirectoryError):
+        if checkpoint_to_go_on_from(self.member(parent)) is None:
             return None, None
         if not place.exists():
-            aside = place.with_suffix(".part")
-            shutil.rmtree(aside, ignore_errors=True)
-            shutil.copytree(newest, aside)
-            aside.rename(place)
+            with directory_replacing(place) as aside:
+                shutil.copytree(resolve_checkpoint(self.member(parent), "latest"), aside, dirs_exist_ok=True)
         meta = verify_checkpoint(place)
         return str(place), Handover(meta["version"], meta["steps"])
 
+    def _remove_handed(self) -> None:
+        """Remove the checkpoints that members have copied: they are copies themselves."""
+        handed = self.path / HANDED
+        for place in handed.glob("member-*"):
+            if holds_only_a_checkpoint(place):
+                remove_directory(place)
+        with suppress(OSError):  # a file of the user's is in it, or it is not there
+            handed.rmdir()
+
     def _steps(self, member: int) -> int:
         """Steps of a member's newest checkpoint."""
-        try:
-            return int(verify_checkpoint(resolve_checkpoint(self.member(member), "latest"))["steps"])
-        except (CheckpointError, RunDirectoryError):
-            return 0
+        found = checkpoint_to_go_on_from(self.member(member))
+        return 0 if found is None else int(found["steps"])
 
     def _score(self, member: int) -> tuple[float | None, int]:
         """Score of a member's last slice, and its number of episodes."""
@@ -301,6 +312,12 @@ class PopulationRuns:
     def _begin(self) -> None:
         file = self.path / POPULATION
         if not file.is_file():
+            if others := sorted(path.name for path in self.path.iterdir() if path.name not in (LINEAGE, file.name)):
+                raise ConfigError(
+                    f"--dir {self.path} holds {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and no "
+                    "population: give another, or remove them yourself"
+                )
+            self._lineage.go_on(0)  # of a command that was killed before it had begun
             for number, member in enumerate(self.population.members):
                 self._lineage.start(number, member.settings)
             self._save()

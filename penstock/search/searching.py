@@ -62,7 +62,7 @@ class Searching:
         self._jobs = Jobs[Job](cores)
         self._is_interrupted = False
         self._failures = 0
-        self._error = ""
+        self._error = self._refused = ""
 
     def run(self) -> None:
         """Train until there are trials enough.
@@ -72,16 +72,18 @@ class Searching:
         KeyboardInterrupt
             Ctrl-C or SIGTERM came: no process is left, and the trials under way can be taken up again.
         BenchError
-            Several trainings failed, one after the other.
+            Several trainings failed, one after the other; or a trial's run cannot be used now.
         """
         self._jobs.run(self._begin, self._ended, is_over=self._is_over, is_left=lambda: self._study.has_ending)
         if self._is_interrupted or self._jobs.is_interrupted:
             raise KeyboardInterrupt
+        if self._refused:
+            raise BenchError(self._refused)
         if self._failures >= FAILURES:
             raise BenchError(f"{FAILURES} trainings failed one after the other. The last one: {self._error}")
 
     def _is_over(self) -> bool:
-        return self._is_interrupted or self._failures >= FAILURES
+        return self._is_interrupted or bool(self._refused) or self._failures >= FAILURES
 
     def _begin(self) -> None:
         """Begin trials where cores are free."""
@@ -94,7 +96,9 @@ class Searching:
                 self._report(f"trial {trial.number}: {shown}: not legal together: {why}")
                 continue
             cores = self._jobs.free[0]
-            self._jobs.add(Job(self._directory, trial, hold, self._train, self._config, self._seeds, cores))
+            self._jobs.add(
+                Job(self._directory, trial, hold, self._train, self._config, self._seeds, cores, self._report)
+            )
             self._report(f"trial {trial.number}: {shown}")
 
     def _ended(self, job: Job, ending: Ending) -> None:
@@ -108,6 +112,8 @@ class Searching:
             case "failed":
                 self._report(f"trial {number}: failed: {job.error}")
                 self._error = job.error
+            case "refused":
+                self._refused = f"trial {number} cannot go on, and nothing of it was changed: {job.error}"
             case "interrupted":
                 self._is_interrupted = True
         self._failures = self._failures + 1 if ending == "failed" else 0

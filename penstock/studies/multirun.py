@@ -12,18 +12,18 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.flags import parse_changes
-from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
-from penstock.runs.files import json_bytes, remove_directory, write_file_atomically
+from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.jobs import Jobs, split_cores
 from penstock.runs.machine import this_command
 from penstock.runs.numbers import clock, number
 from penstock.runs.process import child_setup, is_alive
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import CONFIG
+from penstock.runs.run_directory import CONFIG, checkpoint_to_go_on_from, is_vacant, make_way
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read
 
@@ -68,10 +68,13 @@ class Study:
         Where they lie.
     runs
         What they shall be.
+    refused
+        Why runs are left as they are, by name.
     """
 
     folder: Path
     runs: Sequence[PlannedRun]
+    refused: dict[str, str] = field(default_factory=dict)
 
     def path_of(self, run: PlannedRun) -> Path:
         """Directory of a run, whether it exists or not."""
@@ -84,6 +87,8 @@ class Study:
         ------
         StudyError, ConfigError
             What lies there is no run, or cannot become what is planned.
+        CheckpointError
+            The run's checkpoint cannot be used now. The run is left as it is.
         """
         path = self.path_of(run)
         found = self._found(run)
@@ -92,11 +97,9 @@ class Study:
         before = found.directory.config
         if found.state == "done" and not differing(run, before):
             return None
-        try:
-            seconds = verify_checkpoint(found.directory.checkpoints.latest_path()).get("seconds", 0.0)
-        except CheckpointError:  # nothing to go on from
+        if (checkpoint := checkpoint_to_go_on_from(path)) is None:
             return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
-        changes = changes_of(run, before, seconds)
+        changes = changes_of(run, before, checkpoint.get("seconds", 0.0))
         parse_changes(type(run.config), before, changes, f"penstock resume {path}")
         return ["resume", os.fspath(path), *changes]
 
@@ -107,9 +110,9 @@ class Study:
 
     def train(self, jobs: int) -> int:
         """Do what is left to do; return the exit code."""
-        left = deque(run for run in self.runs if self.command_of(run) is not None)
+        left = deque(run for run in self.runs if self.remaining(run) is not None)
         cores = cores_for(jobs)
-        skipped = len(self.runs) - len(left)
+        skipped = len(self.runs) - len(left) - len(self.refused)
         already = f", {skipped} are done already" if skipped else ""
         print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
         work = Jobs[Job](cores)
@@ -119,7 +122,8 @@ class Study:
             nonlocal tell_at
             while work.free and (run := next((run for run in left if not self.is_busy(run)), None)) is not None:
                 left.remove(run)
-                work.add(self._start(run, work.free[0], with_cores=jobs > 1))
+                if (command := self.remaining(run)) is not None:
+                    work.add(self._start(run, command, work.free[0], with_cores=jobs > 1))
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_SECONDS
                 self._tell_progress(work.at_work, len(left))
@@ -127,10 +131,18 @@ class Study:
         work.run(begin, self._tell_end, is_over=lambda: False, is_left=lambda: bool(left))
         return self._ended(is_interrupted=work.is_interrupted)
 
-    def _start(self, run: PlannedRun, cores: list[int], *, with_cores: bool) -> Job:
-        command = self.command_of(run) or []
-        if command[0] == "train":
-            remove_directory(self.path_of(run))  # of an attempt that left nothing to go on from
+    def remaining(self, run: PlannedRun) -> list[str] | None:
+        """Remaining work of a run; None also where its checkpoint cannot be used now, which is printed."""
+        try:
+            return self.command_of(run)
+        except CheckpointError as error:
+            self.refused[run.name] = str(error)
+            print(f"{run.name}: left as it is: {error}", flush=True)
+            return None
+
+    def _start(self, run: PlannedRun, command: list[str], cores: list[int], *, with_cores: bool) -> Job:
+        if command[0] == "train" and (moved := make_way(self.path_of(run))):
+            print(f"{run.name}: {moved}", flush=True)
         output = self.folder / OUTPUT / f"{run.name}.txt"
         output.parent.mkdir(exist_ok=True)
         with open(output, "ab") as file:
@@ -145,7 +157,7 @@ class Study:
     def _found(self, run: PlannedRun) -> RecordedRun | None:
         path = self.path_of(run)
         if not (path / CONFIG).is_file():
-            if path.is_dir() and any(path.iterdir()):
+            if not is_vacant(path):
                 raise StudyError(f"{path} is not empty, and no run: use another --name, or remove it")
             return None
         return RecordedRun.open(path)
@@ -177,7 +189,8 @@ class Study:
         states = []
         for run in self.runs:
             found = self._found(run)
-            states.append("to do" if found is None else "missed" if missed(found) else found.state)
+            state = "to do" if found is None else "missed" if missed(found) else found.state
+            states.append("left as they are" if run.name in self.refused else state)
         unlike = {state: states.count(state) for state in dict.fromkeys(states)}
         print(", ".join(f"{count} {state}" for state, count in unlike.items()), flush=True)
         if is_interrupted:
@@ -205,8 +218,9 @@ def command(args: list[str]) -> int:
     cores_for(asked.jobs)
     if asked.dry_run:
         for run in runs:
-            left = study.command_of(run)
-            print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
+            left = study.remaining(run)
+            if run.name not in study.refused:
+                print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
         return DONE
     study.folder.mkdir(parents=True, exist_ok=True)
     with _alone_in(study.folder):

@@ -16,13 +16,14 @@ import penstock
 from penstock.engine.backends import restarts
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
-from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.checkpoint import UnreadableCheckpointError, load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.collecting import Witnessed
 from tests.engine.processes import Watched, pids_of, roles_of
 from tests.engine.replaying import TINY, replay_of
 from tests.envs.faulty import FaultyEnv
+from tests.kept_files import contents
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -277,6 +278,19 @@ def test_a_run_without_its_replay_fills_it_first_says_so_and_does_not_count_that
         assert abs(trainer.status.updates - checkpoint.meta["updates"] - 10) <= 1
     assert 30 <= Witnessed.steps() <= 31, "20 to fill it, 10 that count, and the slack"
     assert "the replay buffer is empty: its contents were not saved (save_replay=False). 20 steps" in log_of(path)
+
+
+def test_a_replay_that_cannot_be_read_now_ends_the_resume_because_the_next_save_would_replace_it(tmp_path, monkeypatch):
+    begin(tmp_path / "run")
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error", "rows-0-0.bin")
+
+    before = contents(tmp_path)
+    monkeypatch.setattr("numpy.fromfile", fails)
+    with pytest.raises(UnreadableCheckpointError, match=r"replay cannot be read: Input/output error \(rows-0-0.bin\)"):
+        Trainer.resume(str(tmp_path / "run"))
+    assert not before - contents(tmp_path)
 
 
 @pytest.mark.parametrize("how", ["truncated", "overwritten", "missing file", "empty", "missing"])

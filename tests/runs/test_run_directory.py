@@ -75,6 +75,8 @@ def test_config_json_says_when_the_run_went_on_and_how_it_has_changed():
 def test_films_lie_by_the_steps_of_the_weights():
     path = create("my-run").film_path(20_000)
     assert path == Path("my-run/videos/step-20000.mp4") and path.parent.is_dir()
+    path.touch()
+    assert RunDirectory.open("my-run").film_path(20_000) == Path("my-run/videos/step-20000-2.mp4")
 
 
 def test_settings_that_json_has_no_words_for_are_written_as_text():

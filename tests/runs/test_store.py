@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, save_checkpoint, verify_checkpoint
+from penstock.runs.checkpoint import (
+    CheckpointError,
+    DamagedCheckpointError,
+    MissingCheckpointError,
+    NewerCheckpointError,
+    UnreadableCheckpointError,
+    save_checkpoint,
+    verify_checkpoint,
+)
 from penstock.runs.store import CheckpointStore
+from tests.kept_files import contents, make_newer, make_unreadable
 from tests.runs.limits import files_no_larger_than
 
 
@@ -106,6 +115,55 @@ def test_checkpoints_saved_by_another_process_are_pruned_as_well(tmp_path):
     store.prune(30)
     assert store.steps() == [20, 30]
     assert store.best().meta["steps"] == 10
+
+
+def test_an_older_one_is_not_taken_in_place_of_one_that_cannot_be_used_now(tmp_path, monkeypatch):
+    store = CheckpointStore(tmp_path)
+    with pytest.raises(MissingCheckpointError):
+        store.latest()
+    save(store, 10, 20)
+    with monkeypatch.context() as context:
+        make_unreadable(tmp_path / "20", context)
+        with pytest.raises(UnreadableCheckpointError, match=r"20 cannot be read: Input/output error .*permissions"):
+            store.latest()
+    make_newer(tmp_path / "20")
+    with pytest.raises(NewerCheckpointError, match="upgrade penstock"):
+        store.latest()
+    monkeypatch.setattr(Path, "iterdir", _denied)
+    with pytest.raises(UnreadableCheckpointError, match="Permission denied"):
+        store.steps()
+
+
+def _denied(path: Path):
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_what_the_run_did_not_write_is_not_pruned(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    store.save(10, meta={"run": "another"}, weights={})
+    store.save(20, meta={"run": "mine"}, weights={})
+    store.save(30, meta={"run": "mine"}, weights={})
+    make_newer(tmp_path / "30")
+    (tmp_path / "40").mkdir()
+    (tmp_path / "40" / "notes.txt").write_text("of my fortieth attempt")
+    (tmp_path / "notes.txt").write_text("mine")
+    store.save(50, meta={"run": "mine"}, weights={})
+    (tmp_path / "50" / "notes.txt").write_text("the best so far")
+    (tmp_path / "60").symlink_to(tmp_path / "10")
+    before = contents(tmp_path)
+    store.save(70, meta={"run": "mine"}, weights={})
+    assert store.steps() == [10, 30, 50, 60, 70], "20 was the run's own, and one is kept"
+    assert not before - contents(tmp_path)
+    with pytest.raises(NewerCheckpointError, match="30 is not replaced"):
+        store.save(30, meta={"run": "mine"}, weights={})
+
+
+def test_a_folder_beside_a_checkpoint_is_not_removed_for_bearing_the_name_of_an_old_one(tmp_path):
+    (tmp_path / ".best.previous").mkdir()
+    (tmp_path / ".best.previous" / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"best is not replaced: .*\.best\.previous.* holds notes.txt"):
+        save_best(CheckpointStore(tmp_path), 10)
+    assert (tmp_path / ".best.previous" / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("files_removed", range(3))

@@ -11,11 +11,12 @@ from penstock.config import ConfigError
 from penstock.engine import slices
 from penstock.population.decisions import Decision
 from penstock.population.schedule import load_schedule
-from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.checkpoint import NewerCheckpointError, load_checkpoint
 from penstock.runs.run_directory import resolve_checkpoint
 from penstock.search import population, population_command
 from penstock.search.population import PopulationRuns
 from tests.comparing import identical
+from tests.kept_files import contents, make_damaged, make_newer, with_notes
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -205,3 +206,40 @@ def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, messag
     monkeypatch.chdir(tmp_path)
     with pytest.raises((BenchUsageError, ConfigError), match=message):
         population_command.command(["ppo", "--env", "CartPole-v1", *flags])
+
+
+def test_members_that_cannot_go_on_are_set_aside_or_left_as_they_are(tmp_path):
+    runs, lines = made(tmp_path / "p")
+    runs._todo = [0, 1]
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    for number in range(2):
+        with_notes(runs.member(number))
+    for checkpoint in runs.member(0).glob("checkpoints/[0-9]*"):
+        make_damaged(checkpoint)
+    runs._todo = [0]
+    before = contents(runs.path)
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    assert lines[-1].endswith(f"it is in {runs.path / 'member-0.set-aside-1'} now")
+    assert not {name for name, _ in before - contents(runs.path)} - {"member-0.json"}
+
+    make_newer(resolve_checkpoint(runs.member(1), "latest"))
+    runs._todo = [1]
+    before = contents(runs.path)
+    with pytest.raises(NewerCheckpointError):
+        runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    with pytest.raises(NewerCheckpointError):
+        runs._decide()
+    assert not before - contents(runs.path)
+
+
+def test_what_lies_where_a_population_shall_be_is_not_touched(tmp_path):
+    (tmp_path / "member-0").mkdir()
+    (tmp_path / "member-0" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="holds member-0, and no population"):
+        made(tmp_path)
+    runs, _ = made(tmp_path / "p")
+    (runs.path / "handed" / "member-0-mine").mkdir(parents=True)
+    (runs.path / "handed" / "member-0-mine" / "notes.txt").write_text("mine")
+    before = contents(tmp_path)
+    runs._remove_handed()
+    assert contents(tmp_path) == before

@@ -13,6 +13,7 @@ from penstock.bench import BenchError
 from penstock.runs.jobs import split_cores
 from penstock.search.job import Job
 from tests.engine.processes import PATIENCE, Watched, started, wait_until
+from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.places import ROOT
 from tests.search.searches import search_in
 
@@ -218,7 +219,7 @@ import sys
 from tests.search import fake_training
 from penstock.search import job
 job.PROGRAM = (sys.executable, "-S", fake_training.__file__)
-job.resolve_checkpoint, job.verify_checkpoint = lambda run, prefer: run, fake_training.read
+job.checkpoint_to_go_on_from = fake_training.read
 from pathlib import Path
 from tests.search.searches import search_in
 search_in(Path(sys.argv[1])).searching(2).run()
@@ -274,3 +275,39 @@ def test_two_searches_in_one_directory_share_the_trials(tmp_path):
     search = search_in(tmp_path / "s")
     assert [trial.state for trial in search.study.tried] == ["done"] * 6
     assert [len(begun(search.directory.run(number, 0))) for number in range(6)] == [1] * 6
+
+
+def with_a_run(search, monkeypatch) -> Path:
+    """A search whose first trial was interrupted, with a checkpoint as training writes it, and notes beside it."""
+    from penstock.runs import run_directory
+
+    monkeypatch.setattr("penstock.search.job.checkpoint_to_go_on_from", run_directory.checkpoint_to_go_on_from)
+    run = run_directory.RunDirectory.create(search.directory.run(0, 0), env_name="e", algorithm="appo", config={})
+    run.checkpoints.save(100, meta={"seconds": 1.0}, weights={})
+    return with_notes(run.path)
+
+
+@pytest.mark.parametrize("kind", ["newer", "unreadable"])
+def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_as_it_is(tmp_path, monkeypatch, kind):
+    search = search_in(tmp_path / "s")
+    run = with_a_run(search, monkeypatch)
+    make_newer(run / "checkpoints" / "100") if kind == "newer" else None
+    before = contents(run)
+    with monkeypatch.context() as context:
+        if kind == "unreadable":
+            make_unreadable(run / "checkpoints" / "100", context)
+        with pytest.raises(BenchError, match=r"trial 0 cannot go on, and nothing of it was changed: .*100"):
+            search.searching(1).run()
+    assert contents(run) == before
+    assert search.study.tried[0].state not in ("done", "failed"), "it can be taken up again"
+
+
+def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_path, monkeypatch):
+    search = search_in(tmp_path / "s")
+    run = with_a_run(search, monkeypatch)
+    make_damaged(run / "checkpoints" / "100")
+    before = contents(run)
+    search.searching(1).run()
+    aside = run.with_name(f"{run.name}.set-aside-1")
+    assert search.study.tried[0].state == "done" and begun(run) == ["train at 0"]
+    assert contents(aside) == before and any(f"it is in {aside} now" in line for line in search.lines)

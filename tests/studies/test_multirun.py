@@ -17,6 +17,7 @@ from penstock.runs.reading import find_runs
 from penstock.studies import StudyError
 from penstock.studies.multirun import Study, missed
 from penstock.studies.plan import plan, read
+from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.studies.recorded import record
 
 TINY = [
@@ -73,6 +74,38 @@ def test_flags_win_over_the_checkpoint_and_what_is_not_given_stays(tmp_path):
 def test_what_cannot_change_within_a_run_is_told_before_anything_trains(tmp_path):
     with pytest.raises(ConfigError, match="cannot change within a run"):
         recorded(study(tmp_path), checkpoint=100, hidden_sizes=[16])
+
+
+@pytest.mark.parametrize("kind", ["newer", "unreadable"])
+def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, monkeypatch, capsys, kind):
+    found = study(tmp_path)
+    path = with_notes(found.path_of(found.runs[0]).with_name("aside"))  # a new run begins in an empty directory
+    recorded(found, checkpoint=100, state="interrupted")
+    run = found.path_of(found.runs[0])
+    (path / "notes.txt").rename(run / "notes.txt")
+    checkpoint = run / "checkpoints" / "100"
+    make_newer(checkpoint) if kind == "newer" else None
+    before = contents(tmp_path)
+    if kind == "unreadable":
+        make_unreadable(checkpoint, monkeypatch)
+    assert found.train(jobs=1) == 1
+    said = capsys.readouterr().out
+    assert f"{run.name}: left as it is: " in said and said.strip().endswith("1 left as they are")
+    assert ("newer Penstock" if kind == "newer" else "Input/output error") in said
+    monkeypatch.undo()
+    assert contents(tmp_path) == before and not (run / "../output").exists()
+
+
+def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_path, capsys):
+    found = study(tmp_path, "--total-steps", "64")
+    recorded(found, checkpoint=100, state="failed")
+    run = with_notes(found.path_of(found.runs[0]))
+    make_damaged(run / "checkpoints" / "100")
+    before = contents(run)
+    assert found.train(jobs=1) == 0
+    aside = run.with_name(f"{run.name}.set-aside-1")
+    assert f"it is in {aside} now" in capsys.readouterr().out
+    assert contents(aside) == before and found.command_of(found.runs[0]) is None
 
 
 def test_what_is_no_run_is_not_touched(tmp_path):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, MixtureConfig
 from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.paths.contents import load_contents
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, keep_segments, make_store
-from penstock.replay import ReplayFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,12 +109,8 @@ def _refill(stores: tuple[SegmentStore, ...], config: MixtureConfig, saved: Path
         if config.save_replay and saved is not None:
             directory = saved / store.source.kind
             why = f"there is none in {directory}"
-            if directory.exists():
-                try:
-                    store.buffer.load(directory)
-                    continue
-                except (OSError, ReplayFileError) as error:
-                    why = str(error)
+            if directory.exists() and not (why := load_contents(store.buffer, directory)):
+                continue
         empty[store.source.kind] = why
     if not empty:
         return None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.engine.paths.contents import load_contents
 from penstock.experience import transitions
 from penstock.experience.outbox import Inbox, NodeReplay, Outbox
 from penstock.experience.run_replay import Replay, transition_fields
-from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
+from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
@@ -207,14 +208,10 @@ def make_replay(
     if config.save_replay and saved is not None:
         why = f"there is none in {saved}"
     if config.save_replay and saved is not None and saved.exists():
-        try:
-            buffer.load(saved)
-        except (OSError, ReplayFileError) as error:
-            why = str(error)
-        else:
-            if len(buffer):
-                return replay.going_on(state, start.state.steps), None
-            why = f"what was saved in {saved} holds nothing"
+        why = load_contents(buffer, saved)
+        if len(buffer):
+            return replay.going_on(state, start.state.steps), None
+        why = why or f"what was saved in {saved} holds nothing"
     note = (
         f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
         f"{min(config.min_steps, start.state.steps):,} of them uncounted"

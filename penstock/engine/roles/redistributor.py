@@ -18,7 +18,14 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.feed import EXPECTED, Feed
 from penstock.experience.layout import RoleKind
 from penstock.experience.lessons import Assembly, Episode
-from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching, save_checkpoint
+from penstock.runs.checkpoint import (
+    CheckpointError,
+    NewerCheckpointError,
+    UnreadableCheckpointError,
+    load_checkpoint,
+    require_matching,
+    save_checkpoint,
+)
 from penstock.runs.store import CheckpointStore
 
 MOST_OWED = 100  # updates: of a redistributor that falls behind, older ones are given up
@@ -234,10 +241,18 @@ class Redistributor:
             self._report(Note(text))
 
     def _load(self, saved_at: Path) -> None:
-        """Go on from what was saved; what cannot be read is begun anew."""
+        """Go on from what was saved; what is damaged, or of another architecture, is begun anew.
+
+        Raises
+        ------
+        NewerCheckpointError, UnreadableCheckpointError
+            It cannot be used now, and the next save would replace it.
+        """
         try:
             saved = load_checkpoint(saved_at)
             require_matching(saved.weights, self._predictor.state_dict(), str(saved_at))
+        except (NewerCheckpointError, UnreadableCheckpointError):
+            raise
         except CheckpointError as error:
             self._report(Note(f"the redistributor begins anew: {error}"))
             return
