@@ -20,9 +20,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch without a run
 
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.bench.machine import describe
 from penstock.engine.paths.captured_gradient import CapturedGradient
-from penstock.engine.paths.segment_updates import learn_batch
 from tests.engine.collecting import Collecting
 
 COMMON: dict[str, Any] = {"env": "ALE/Pong-v5", "encoder": "nature_cnn", "inference": "central", "device": "cuda"}
@@ -38,15 +38,14 @@ def milliseconds(run: Collecting, batch: Any, captures: bool, batches: int) -> f
     """Of a batch, all its updates."""
     algorithm, device = run.algorithm, torch.device("cuda")
     model = algorithm.build_model().to(device)
-    algorithm.begin(model)
-    optimizer, autocast = algorithm.build_optimizer(model), algorithm.autocast(device)
-    generator = torch.Generator().manual_seed(0)
-    gradient = CapturedGradient(algorithm, model, autocast, print) if captures else None
+    updater = SegmentUpdater(algorithm, model)
+    if captures:
+        updater.gradient = CapturedGradient(algorithm, model, updater.autocast, print)
 
     def learn(times: int) -> None:
         for _ in range(times):
             fresh = dataclasses.replace(batch, targets={})
-            learn_batch(algorithm, model, optimizer, fresh, generator, autocast, backward=gradient)
+            updater.learn(fresh)
         torch.cuda.synchronize()
 
     learn(8)

@@ -40,13 +40,13 @@ from update_parts import OPTIMISER, SAMPLE, marked, shares_of
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch without a run
 
 from penstock.algorithms import load_algorithm
+from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.backends.launcher import KEEP_MEMORY
 from penstock.engine.paths.replay import make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
-from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import LearnerState, Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -194,21 +194,18 @@ class OfSegments(Learning):
         run = Collecting(load_algorithm(work.algorithm), env=Moving, env_kwargs={}, **settings)
         self._batch, self._learns = run.take(), run.algorithm
         run.close()
-        self._model = self._learns.build_model()
-        self._learns.begin(self._model)
-        self._optimizer = self._learns.build_optimizer(self._model)
-        self._autocast = self._learns.autocast(torch.device("cpu"))
-        self._generator = torch.Generator().manual_seed(0)
+        self._updater = SegmentUpdater(self._learns, self._learns.build_model())
         self.seconds(WARM_UP, 1)
 
     def update(self) -> None:
         """Make one update."""
         fresh = dataclasses.replace(self._batch, targets={})
-        learn_batch(self._learns, self._model, self._optimizer, fresh, self._generator, self._autocast)
+        self._updater.learn(fresh)
 
     def mark(self) -> None:
         """As of `Learning`."""
-        self._optimizer.step = marked(OPTIMISER, self._optimizer.step)
+        optimizer = self._updater.optimizer
+        optimizer.step = marked(OPTIMISER, optimizer.step)
 
 
 def learning(work: Work, rows: int, precision: str = "float32") -> Learning:

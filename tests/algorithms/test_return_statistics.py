@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 import torch
 
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.algorithms.ppo import PPO
 from penstock.config import make_config
-from penstock.engine.paths.segment_updates import learn_batch
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 
@@ -57,11 +54,11 @@ def test_the_mean_of_returns_never_leaves_the_range_of_true_returns(kind, settin
     )  # fmt: skip
     torch.manual_seed(0)
     model = algorithm.build_model()
-    optimizer, generator = algorithm.build_optimizer(model), torch.Generator().manual_seed(0)
+    updater = SegmentUpdater(algorithm, model)
     means = []
     for number in range(STEPS // (algorithm.config.segment_length * algorithm.config.segments_per_batch)):
         batch = world_without_end(algorithm, model, number)
-        learn_batch(algorithm, model, optimizer, batch, generator, contextlib.nullcontext())
+        updater.learn(batch)
         means.append(model.return_moments.mean.item())
     assert min(means) > 0.0 and max(means) <= 1.0 / (1.0 - GAMMA)
     assert means[-1] > 20.0  # it did learn: at first nothing is known but a step's own reward

@@ -10,7 +10,7 @@ import torch
 
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
@@ -18,7 +18,6 @@ from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
 from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
-from penstock.engine.paths.segment_updates import learn_batch
 from tests.algorithms.batches import collect, make, make_model
 
 CPU = torch.device("cpu")
@@ -82,11 +81,10 @@ def gradient_of(algorithm, model, notes=None, kind=Recorded):
 
 def learn(algorithm, model, batches, gradient=None):
     """Learn from batches; return the metrics of the last."""
-    optimizer, generator = algorithm.build_optimizer(model), torch.Generator().manual_seed(1)
+    updater = SegmentUpdater(algorithm, model)
+    updater.gradient = gradient or updater.gradient
     for updates, batch in enumerate(batches):
-        metrics = learn_batch(
-            algorithm, model, optimizer, copy.deepcopy(batch), generator, algorithm.autocast(CPU), backward=gradient
-        )
+        metrics = updater.learn(copy.deepcopy(batch))
         algorithm.updated(model, updates)
     return metrics
 
@@ -168,8 +166,8 @@ def test_a_replay_whose_loss_is_not_finite_is_left_out_and_the_next_is_not():
         gradient(batch)
     broken = copy.deepcopy(batches[-1])
     broken.reward[0] = float("inf")
-    with pytest.raises(NonFiniteUpdate, match="loss"):
-        gradient(broken)
-    for parameter in model.parameters():
-        parameter.grad.zero_()
-    assert gradient(batches[-1])["grad_norm"].isfinite()
+    updater = SegmentUpdater(algorithm, model)
+    updater.gradient, skipped = gradient, []
+    assert updater.learn(broken, skipped=skipped.append) == {} and "loss" in skipped[0]
+    assert updater.learn(batches[-1])["grad_norm"].isfinite()
+    assert gradient.num_recorded == 1

@@ -7,6 +7,7 @@ import torch
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impact import IMPACT
@@ -19,7 +20,6 @@ from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeigh
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
-from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
@@ -140,9 +140,9 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
         made = make(algorithm, **settings)
         torch.manual_seed(0)
         model = made.build_model().to(GPU)
-        made.begin(model)
-        optimizer, generator = made.build_optimizer(model), torch.Generator().manual_seed(1)
-        gradient = CapturedGradient(made, model, made.autocast(GPU), pytest.fail) if captures else None
+        updater = SegmentUpdater(made, model)
+        if captures:
+            updater.gradient = gradient = CapturedGradient(made, model, made.autocast(GPU), pytest.fail)
         actor = make(APPO) if algorithm is PQN else made
         for seed in range(WARM_UP + 6):
             batch = collect(actor, make_model(actor, seed), seed)
@@ -150,7 +150,7 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
                 policy, value = make_model(actor, seed).evaluate(batch.obs, batch.first, batch.memory)
             batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
             batch = batch._map(lambda name, tensor: tensor.to(GPU))
-            metrics = learn_batch(made, model, optimizer, batch, generator, made.autocast(GPU), backward=gradient)
+            metrics = updater.learn(batch)
             made.updated(model, seed)
         learned.append((model.state_dict(), metrics))
     assert gradient._captured, "nothing was captured"

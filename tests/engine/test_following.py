@@ -105,9 +105,9 @@ def test_a_replay_that_goes_on_needs_the_lineage_no_more(tmp_path):
     with penstock.PPO.resume(run) as trainer:
         assert trainer.get_hyperparameters()["learning_rate"] == trainer.status.tuned["learning_rate"] == 2e-3
         trainer.train(64, quiet=True)
-        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 2e-3
+        assert learner_of(trainer)._updater.optimizer.param_groups[0]["lr"] == 2e-3
         trainer.train(256, quiet=True)
-        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 3e-3
+        assert learner_of(trainer)._updater.optimizer.param_groups[0]["lr"] == 3e-3
         assert trainer.get_hyperparameters()["gamma"] == settings_at(BY_HAND, 10**6)["gamma"] == 0.9
     with penstock.PPO.resume(run, schedule=None, learning_rate=1e-4) as trainer:
         assert {"learning_rate": 1e-4, "gamma": 0.9}.items() <= trainer.get_hyperparameters().items()
@@ -133,11 +133,11 @@ def test_what_was_set_in_a_run_holds_in_its_resume_until_the_next_moment(tmp_pat
     with penstock.PPO.resume(run) as trainer:
         assert trainer.get_hyperparameters()["learning_rate"] == trainer.status.tuned["learning_rate"] == 5e-4
         trainer.train(64, quiet=True)
-        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 5e-4
+        assert learner_of(trainer)._updater.optimizer.param_groups[0]["lr"] == 5e-4
     with penstock.PPO.resume(run) as trainer:  # this run was given no moment: it knows that of the first
         assert trainer.get_hyperparameters()["learning_rate"] == 5e-4
         trainer.train(128, quiet=True)
-        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 3e-3
+        assert learner_of(trainer)._updater.optimizer.param_groups[0]["lr"] == 3e-3
 
 
 @pytest.mark.parametrize("other", [{0: {"learning_rate": 7e-3}}, {256: {"learning_rate": 7e-3}}])

@@ -52,7 +52,7 @@ def test_after_an_exploit_the_live_groups_and_the_loss_have_the_mutated_settings
         learner = learner_of(trainer, child)
         now, config = trainer.get_hyperparameters()[child], learner._algorithm.config
         assert {name: now[name] for name in SPACE} == trainer.status.policies[child].tuned
-        for group in learner._optimizer.param_groups:
+        for group in learner._updater.optimizer.param_groups:
             assert (group["lr"], group["betas"][0]) == (now["learning_rate"], now["adam_beta1"])
         for name in ("clip_range", "entropy_coef", "gamma"):
             assert getattr(config, name) == now[name]
@@ -78,7 +78,7 @@ def test_a_copy_has_weights_statistics_and_optimiser_of_its_own():
         weights = trainer.get_parameters()
         assert identical(weights[0], weights[1])
         theirs, ours = (learner_of(trainer, policy) for policy in (0, 1))
-        states = [each._optimizer.state_dict()["state"] for each in (theirs, ours)]
+        states = [each._updater.optimizer.state_dict()["state"] for each in (theirs, ours)]
         assert all(torch.equal(states[0][n][name], states[1][n][name]) for n in states[0] for name in states[0][n])
         places = [{tensor.data_ptr() for n in state for tensor in state[n].values()} for state in states]
         places += [{tensor.data_ptr() for tensor in each._model.state_dict().values()} for each in (theirs, ours)]
@@ -216,7 +216,7 @@ def test_settings_given_when_a_run_goes_on_win_over_restored_ones(tmp_path):
         found = trainer.get_hyperparameters().values()
         assert [(each["learning_rate"], each["gamma"]) for each in found] == [(2e-3, gamma) for gamma in kept]
         trainer.train(256, quiet=True)
-        assert learner_of(trainer, 1)._optimizer.param_groups[0]["lr"] == 2e-3
+        assert learner_of(trainer, 1)._updater.optimizer.param_groups[0]["lr"] == 2e-3
 
 
 def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):

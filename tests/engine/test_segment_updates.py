@@ -1,12 +1,13 @@
 """All updates of a batch: in order, told of before and after, those that are not finite left out."""
 
+import math
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from penstock.algorithms.bases.algorithm import NonFiniteUpdate
-from penstock.engine.paths.segment_updates import learn_batch
+from penstock.algorithms.bases.segment import SegmentUpdater
 
 
 class Minibatch:
@@ -20,6 +21,17 @@ class Noting:
     def __init__(self, fails=False, enough=99):
         self.noted, self._fails, self._enough = [], fails, enough
 
+    config = SimpleNamespace(seed=0)
+
+    def build_optimizer(self, model):
+        return self
+
+    def autocast(self, device):
+        return nullcontext()
+
+    def begin(self, model, learning):
+        pass
+
     def prepare(self, model, batch):
         self.noted.append("prepare")
 
@@ -29,11 +41,11 @@ class Noting:
     def zero_grad(self, set_to_none):
         pass
 
-    def backward(self, model, minibatch, autocast):
-        if self._fails and minibatch.number == 2:
-            raise NonFiniteUpdate("loss nan")
-        self.noted.append(minibatch.number)
-        return {"loss": torch.tensor(float(minibatch.number))}
+    def gradient(self, model, minibatch, autocast):
+        loss = torch.tensor(math.nan if self._fails and minibatch.number == 2 else float(minibatch.number))
+        if loss.isfinite():
+            self.noted.append(minibatch.number)
+        return loss, {"loss": loss, "grad_norm": torch.tensor(0.0)}
 
     def step(self):
         self.noted.append("step")
@@ -45,12 +57,16 @@ class Noting:
         self.noted.append("statistics")
 
 
+def updater_of(noting):
+    return SegmentUpdater(noting, torch.nn.Linear(1, 1))
+
+
 def learn(noting, *batch):
     watch = {
         name: lambda *why, name=name: noting.noted.append((name, *why)) for name in ("begin", "updated", "skipped")
     }
-    metrics = learn_batch(noting, None, noting, list(batch), torch.Generator(), nullcontext(), **watch)
-    return {name: value.item() for name, value in metrics.items()}
+    metrics = updater_of(noting).learn(list(batch), **watch)
+    return {name: value.item() for name, value in metrics.items() if name != "grad_norm"}
 
 
 def update(number):
@@ -72,7 +88,7 @@ def test_where_nothing_is_to_be_learned_no_update_begins():
 def test_what_is_not_finite_is_left_out_and_keeps_the_batch_from_the_statistics():
     noting = Noting(fails=True)
     assert learn(noting, Minibatch(1), Minibatch(2), Minibatch(3)) == {"loss": 2.0}
-    assert noting.noted == ["prepare", *update(1), ("begin",), ("skipped", "loss nan"), *update(3)]
+    assert noting.noted == ["prepare", *update(1), ("begin",), ("skipped", "loss nan, gradient norm 0.0"), *update(3)]
 
 
 def test_no_further_update_is_made_when_it_is_enough():
@@ -83,6 +99,4 @@ def test_no_further_update_is_made_when_it_is_enough():
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nobody_has_to_watch(fails):
-    assert learn_batch(Noting(fails), None, Noting(), [Minibatch(2)], torch.Generator(), nullcontext()).keys() == (
-        set() if fails else {"loss"}
-    )
+    assert updater_of(Noting(fails)).learn([Minibatch(2)]).keys() == (set() if fails else {"loss", "grad_norm"})

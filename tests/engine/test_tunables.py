@@ -18,19 +18,19 @@ REPLAY = {**SERIAL, "env": "Pendulum-v1", "batch_size": 8, "learning_starts": 32
 def test_what_is_set_reaches_live_groups_betas_and_the_loss_before_the_next_batch():
     with penstock.PPO(**PPO) as trainer:
         trainer.train(64, quiet=True)
-        state = learner_of(trainer)._optimizer.state_dict()["state"]
+        state = learner_of(trainer)._updater.optimizer.state_dict()["state"]
         trainer.set_hyperparameters(
             {"learning_rate": 0.02, "adam_beta1": 0.5, "adam_eps": 1e-3, "clip_range": 0.1, "entropy_coef": 0.5,
              "gamma": 0.9}
         )  # fmt: skip
         trainer.train(32, quiet=True)
         learner = learner_of(trainer)
-        group = learner._optimizer.param_groups[0]
+        group = learner._updater.optimizer.param_groups[0]
         config = learner._algorithm.config
         assert (group["lr"], group["betas"], group["eps"]) == (0.02, (0.5, 0.999), 1e-3)
         assert (config.clip_range, config.entropy_coef, config.gamma) == (0.1, 0.5, 0.9)
         assert trainer.get_hyperparameters()["gamma"] == 0.9 and trainer.status.tuned["learning_rate"] == 0.02
-        assert learner._optimizer.state_dict()["state"][0]["step"] == state[0]["step"]  # one state, and it goes on
+        assert learner._updater.optimizer.state_dict()["state"][0]["step"] == state[0]["step"]  # one state, and it goes on
 
 
 def test_a_schedule_multiplies_the_value_that_is_set():
@@ -73,7 +73,7 @@ def test_in_processes_too_and_a_resume_restores_it_unless_it_says_otherwise(tmp_
     with penstock.PPO.resume(tmp_path / "run", learning_rate=0.03, backend="serial") as trainer:
         assert {"learning_rate": 0.03, "gamma": 0.9}.items() <= trainer.get_hyperparameters().items()
         trainer.train(32, quiet=True)
-        assert learner_of(trainer)._optimizer.param_groups[0]["lr"] == 0.03
+        assert learner_of(trainer)._updater.optimizer.param_groups[0]["lr"] == 0.03
         assert learner_of(trainer)._algorithm.config.gamma == 0.9
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert '"tuned/gamma": 0.9' in metrics

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import projection
 from penstock.algorithms.arithmetic.losses import normalize_advantage
-from penstock.algorithms.arithmetic.optimizers import fused_adam
+from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.redistribution import mixed_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
@@ -20,7 +21,7 @@ from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, average_gradients_, num_parameters
+from penstock.nn import ActorCritic, Distribution, average_gradients_, num_parameters, undisturbed
 
 
 class SegmentAlgorithm(Algorithm):
@@ -217,22 +218,10 @@ class SegmentAlgorithm(Algorithm):
             "old_value": value[:-1],
         }
 
-    def backward(self, model: Any, batch: Batch, autocast: AbstractContextManager[object]) -> Metrics:
-        """Leave the loss's gradient, scaled down to ``max_grad_norm``, with the parameters; return what is reported.
-
-        Raises
-        ------
-        NonFiniteUpdate
-            Loss or gradient is not finite.
-        """
-        loss, metrics = self.gradient(model, batch, autocast)
-        require_finite(loss, metrics["grad_norm"])
-        return metrics
-
     def gradient(
         self, model: Any, batch: Batch, autocast: AbstractContextManager[object]
     ) -> tuple[Tensor, Metrics]:
-        """What `backward` does, whatever comes of it; return the loss, too."""
+        """Leave the loss's gradient, clipped to ``max_grad_norm``, with the parameters; return loss and metrics."""
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
@@ -281,6 +270,117 @@ class SegmentAlgorithm(Algorithm):
             return start
         start = value_at("entropy_coef", start, batch.progress)
         return start if end is None else start + (end - start) * min(1.0, batch.progress)
+
+
+class SegmentUpdater:
+    """Updates a model from batches of segments, with an optimiser and random numbers of its own.
+
+    Parameters
+    ----------
+    algorithm, model
+        The algorithm, and the model that learns.
+    learning
+        State of another `SegmentUpdater` to continue from (`state`); None: a new optimiser.
+
+    Attributes
+    ----------
+    optimizer, generator
+        The optimiser; random numbers that split batches into minibatches.
+    autocast
+        Arithmetic of the networks.
+    gradient
+        Computes the gradient of a minibatch, as `SegmentAlgorithm.gradient` with the model given does.
+    """
+
+    def __init__(self, algorithm: SegmentAlgorithm, model: Any, learning: dict[str, Any] | None = None) -> None:
+        self._algorithm, self._model = algorithm, model
+        self.optimizer = algorithm.build_optimizer(model)
+        self.generator = torch.Generator().manual_seed(algorithm.config.seed)
+        self.autocast = algorithm.autocast(next(model.parameters()).device)
+        self.gradient: Gradient = lambda minibatch: algorithm.gradient(model, minibatch, self.autocast)
+        self.go_on(learning)
+
+    def learn(
+        self,
+        batch: Batch,
+        *,
+        begin: Callable[[], object] = lambda: None,
+        updated: Callable[[], object] = lambda: None,
+        skipped: Callable[[str], object] = lambda problem: None,
+    ) -> Metrics:
+        """Make all updates of a batch except those that are not finite; return the means of the reported metrics.
+
+        Parameters
+        ----------
+        batch
+            Segments; its ``targets`` are filled.
+        begin, updated
+            Called before each update, and after it.
+        skipped
+            Called instead of `updated`, with the reason, after an update that was not finite.
+        """
+        algorithm, model = self._algorithm, self._model
+        sums, count, is_finite = Metrics(), 0, True
+        with torch.no_grad(), self.autocast:
+            undisturbed(lambda: algorithm.prepare(model, batch))
+        for minibatch in algorithm.updates(batch, self.generator):
+            if not minibatch.learn.any():
+                continue  # the optimiser's momentum would still move the weights
+            begin()
+            try:
+                metrics = undisturbed(partial(self._finite_gradient, minibatch))
+            except NonFiniteUpdate as problem:
+                is_finite = False
+                skipped(str(problem))
+                continue
+            self.optimizer.step()
+            updated()
+            for name, value in metrics.items():
+                sums[name] = sums[name] + value if name in sums else value
+            count += 1
+            if algorithm.is_enough(metrics):
+                break
+        if is_finite:  # numbers that are not finite would stay in the statistics for good
+            with torch.no_grad():
+                algorithm.update_statistics(model, batch)
+        return {name: value / count for name, value in sums.items()}
+
+    def _finite_gradient(self, minibatch: Batch) -> Metrics:
+        self.optimizer.zero_grad(set_to_none=False)
+        loss, metrics = self.gradient(minibatch)
+        require_finite(loss, metrics["grad_norm"])
+        return metrics
+
+    def schedule_learning_rate(self, progress: float) -> None:
+        """Set the optimiser's step size for this point of the run."""
+        rate = self._algorithm.learning_rate(self._algorithm.config.learning_rate, progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    @property
+    def step_size(self) -> float:
+        """The optimiser's present step size."""
+        rate: float = self.optimizer.param_groups[0]["lr"]
+        return rate
+
+    def state(self) -> dict[str, Any]:
+        """State of the optimiser and of the algorithm's learner, as tensors and plain values."""
+        return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
+
+    def go_on(self, learning: dict[str, Any] | None) -> None:
+        """Continue from `state` of another learner; None: keep the optimiser, and begin the algorithm anew."""
+        if learning is not None:
+            go_on(self.optimizer, learning["optimizer"])
+        self._algorithm.begin(self._model, learning)
+
+    def take_settings(self, config: Any) -> None:
+        """Use other values of tunable settings."""
+        self._algorithm.take_settings(config)
+        as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
+
+
+Gradient = Callable[[Batch], tuple[Tensor, Metrics]]
+"""Leaves the gradient of a minibatch with the parameters; returns loss and metrics."""
 
 
 def require_finite(loss: Tensor, grad_norm: Tensor) -> None:

@@ -6,12 +6,10 @@ from typing import Any
 
 import torch
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made, go_on
 from penstock.algorithms.bases.algorithm import Algorithm, NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import tuned
-from penstock.engine.paths.segment_updates import learn_batch
 from penstock.experience.batch import Batch
 from penstock.nn import flatten_, undisturbed
 
@@ -93,28 +91,21 @@ class SegmentApprentice(Apprentice):
 
     def __init__(self, algorithm: SegmentAlgorithm) -> None:
         super().__init__(algorithm)
-        self._optimizer = algorithm.build_optimizer(self._model)
-        self._generator = torch.Generator()
-        algorithm.begin(self._model)
+        self._updater = SegmentUpdater(algorithm, self._model)
 
     def _learning(self) -> dict[str, Any]:
-        return {"optimizer": self._optimizer.state_dict(), **super()._learning()}
+        return self._updater.state()
 
     def _take_learning(self, learning: dict[str, Any]) -> None:
-        go_on(self._optimizer, learning["optimizer"])
-        self._algorithm.begin(self._model, learning)
+        self._updater.go_on(learning)
 
     def _take_settings(self) -> None:
-        super()._take_settings()
-        as_if_made(self._optimizer, self._algorithm.build_optimizer(self._model))
+        self._updater.take_settings(self._config)
 
     def _learn(self, batch: Batch, about: dict[str, Any]) -> None:
-        self._generator.set_state(about["generator"])
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
-        learn_batch(
-            self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast, updated=self._updated
-        )
+        self._updater.generator.set_state(about["generator"])
+        self._updater.schedule_learning_rate(batch.progress)
+        self._updater.learn(batch, updated=self._updated)
 
     def _updated(self) -> None:
         super()._updated()

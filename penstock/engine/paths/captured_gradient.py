@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Metrics
-from penstock.algorithms.bases.segment import SegmentAlgorithm, require_finite
+from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.device_inference import after_failed_capture
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
@@ -56,7 +56,7 @@ class Captured:
 
 
 class CapturedGradient:
-    """Does what `SegmentAlgorithm.backward` does, by graphs as far as there can be one.
+    """Does what `SegmentAlgorithm.gradient` does, by graphs as far as there can be one.
 
     Batches of one shape have a graph. What is in it is what the algorithm did when it was captured: an algorithm says
     by ``updates_alike`` that it would do the same again. A schedule that looks at the batch's progress, and whatever
@@ -65,7 +65,7 @@ class CapturedGradient:
     Parameters
     ----------
     algorithm, model, autocast
-        What `SegmentAlgorithm.backward` is called with.
+        Arguments of `SegmentAlgorithm.gradient`.
     note
         Called with a sentence if updates cannot be captured.
     """
@@ -82,28 +82,21 @@ class CapturedGradient:
         self._captured: dict[tuple[Any, ...], Captured] = {}
         self._seen: dict[tuple[Any, ...], int] = {}
 
-    def __call__(self, batch: Batch) -> Metrics:
-        """Leave the gradient with the parameters, whose gradients are zeros; return what is reported.
-
-        Raises
-        ------
-        NonFiniteUpdate
-            Loss or gradient is not finite.
-        """
+    def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """Leave the gradient with the parameters, whose gradients are zeros; return loss and metrics."""
         if not self._captures:
-            return self._algorithm.backward(self._model, batch, self._autocast)
+            return self._algorithm.gradient(self._model, batch, self._autocast)
         shape = tuple((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))
         if shape not in self._captured:
             self._seen[shape] = self._seen.get(shape, 0) + 1
             if self._seen[shape] <= WARM_UP or not self._capture(shape, batch):
-                return self._algorithm.backward(self._model, batch, self._autocast)
+                return self._algorithm.gradient(self._model, batch, self._autocast)
         captured = self._captured[shape]
         torch._foreach_copy_(captured.inputs, tensors_of(batch))
         captured.graph.replay()
         metrics = dict(zip(captured.names, captured.numbers.clone(), strict=True))
-        require_finite(metrics.pop(LOSS), metrics["grad_norm"])
         batch.targets = {name: target.clone() for name, target in captured.batch.targets.items()}
-        return metrics
+        return metrics.pop(LOSS), metrics
 
     def _capture(self, shape: tuple[Any, ...], batch: Batch) -> bool:
         """Capture the gradient of batches of a shape; nothing is computed by that."""

@@ -75,7 +75,7 @@ class CircularLearner(SegmentLearner):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._batches = CircularBatches(self._config.num_batches, self._config.batch_uses, self._generator)
+        self._batches = CircularBatches(self._config.num_batches, self._config.batch_uses, self._updater.generator)
         self._is_new = False
 
     def _next_batch(self) -> Batch | None:

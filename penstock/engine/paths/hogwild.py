@@ -18,7 +18,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.optimizers import as_if_made
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
-from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm, require_finite
 from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Diverged, LearnedInWorker, Tell
@@ -229,9 +229,9 @@ class ActorLearner(Inference):
             algorithm.prepare(self._model, batch)
         self._model.zero_grad(set_to_none=True)
         try:
-            metrics = algorithm.backward(
-                self._model, batch if algorithm.needs_segments else batch.flatten(), self._autocast
-            )
+            minibatch = batch if algorithm.needs_segments else batch.flatten()
+            loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
+            require_finite(loss, metrics["grad_norm"])
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
             self._skipped_in_a_row = skipped_again(

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.engine.paths.segment_updates import learn_batch
+from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.engine.roles.specs import begin_on
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
@@ -35,13 +34,10 @@ class SegmentRehearsal:
     def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int, uses: int = 1) -> None:
         config = algorithm.config
         device = torch.device(config.device)
-        self._algorithm = algorithm
-        self._model, self._autocast = model_on(device, algorithm)
-        algorithm.begin(self._model)
-        self._optimizer = algorithm.build_optimizer(self._model)
-        for group in self._optimizer.param_groups:
+        model, _ = model_on(device, algorithm)
+        self._updater = SegmentUpdater(algorithm, model)
+        for group in self._updater.optimizer.param_groups:
             group["lr"] = 0.0
-        self._generator = torch.Generator().manual_seed(config.seed)
         num_fresh = min(num_segments, arena.shape.segments_per_batch)
         self._reader = BatchReader(
             arena, num_segments, device,
@@ -56,7 +52,7 @@ class SegmentRehearsal:
     def do(self) -> float:
         """Learn once; return how many steps of the run that is for."""
         batch = dataclasses.replace(self._batch, targets={})
-        learn_batch(self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast)
+        self._updater.learn(batch)
         wait_for(batch.reward.device)
         return self._steps
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made, go_on
-from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import AsynchronousConfig
 from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.messages import Note, Tell
-from penstock.engine.paths.segment_updates import learn_batch
 from penstock.engine.roles.learner import Learner, LearnerState
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
@@ -52,10 +49,7 @@ class SegmentLearner(Learner):
         super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
         scale, clip = (1.0, None) if self.rewards_are_as_learned else (config.reward_scale, config.reward_clip)
-        self._optimizer = algorithm.build_optimizer(self._model)
-        if learning is not None:
-            go_on(self._optimizer, learning["optimizer"])
-        algorithm.begin(self._model, learning)
+        self._updater = SegmentUpdater(algorithm, self._model, learning)
         self._reader = BatchReader(
             arena, config.segments_per_batch, self._device,
             reward_scale=scale, reward_clip=clip,
@@ -63,8 +57,7 @@ class SegmentLearner(Learner):
             burn_in=config.burn_in, num_replayed=config.segments_per_batch - arena.shape.segments_per_batch,
             note=lambda text: report(Note(text)),
         )  # fmt: skip
-        self._backward = self._captured_gradient()
-        self._generator = torch.Generator().manual_seed(config.seed)
+        self._capture_gradient()
         self._held = np.empty(0, np.int64)  # full slots in hand
         self._slots = np.empty(0, np.int64)  # of the last batch
         self._masked = 0
@@ -120,8 +113,8 @@ class SegmentLearner(Learner):
         self._masked += len(self._lag) - learned
 
     def learning_state(self) -> dict[str, Any]:
-        """The optimiser's state, and the algorithm's own."""
-        return {"optimizer": self._optimizer.state_dict(), **self._algorithm.learning_state()}
+        """State of the optimiser, and of the algorithm's learner."""
+        return self._updater.state()
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -140,8 +133,7 @@ class SegmentLearner(Learner):
     @property
     def step_size(self) -> float:
         """The optimiser's."""
-        rate: float = self._optimizer.param_groups[0]["lr"]
-        return rate
+        return self._updater.step_size
 
     def _collect(self) -> None:
         """Take hold of full slots; those of an earlier run epoch go straight back."""
@@ -161,43 +153,39 @@ class SegmentLearner(Learner):
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of what the loss reports."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._algorithm.learning_rate(self._config.learning_rate, batch.progress)
+        self._updater.schedule_learning_rate(batch.progress)
         with self.together(batch):
-            return learn_batch(
-                self._algorithm, self._model, self._optimizer, batch, self._generator, self._autocast,
-                backward=self._backward, begin=self._begin_update, updated=self._updated, skipped=self._skip,
-            )  # fmt: skip
+            return self._updater.learn(
+                batch, begin=self._begin_update, updated=self._updated, skipped=self._skip
+            )
 
     def about_batch(self) -> dict[str, Any]:
         """Besides, the random numbers by which it is split into minibatches."""
-        return super().about_batch() | {"generator": self._generator.get_state()}
+        return super().about_batch() | {"generator": self._updater.generator.get_state()}
 
-    def _captured_gradient(self) -> Callable[[Batch], dict[str, Tensor]] | None:
-        if self._device.type != "cuda" or self._config.num_learners > 1:
-            return None
-        from penstock.engine.paths.captured_gradient import CapturedGradient
+    def _capture_gradient(self) -> None:
+        """Capture gradients anew on a GPU: a capture holds the networks and numbers of its time."""
+        if self._device.type == "cuda" and self._config.num_learners == 1:
+            from penstock.engine.paths.captured_gradient import CapturedGradient
 
-        return CapturedGradient(
-            self._algorithm, self._model, self._autocast, note=lambda text: self._report(Note(text))
-        )
+            self._updater.gradient = CapturedGradient(
+                self._algorithm, self._model, self._autocast, note=lambda text: self._report(Note(text))
+            )
 
     def _updated(self) -> None:
         super()._updated()
         self._algorithm.updated(self._model, self._updates)
 
     def _weights_set(self) -> None:
-        self._algorithm.begin(self._model)
-        self._backward = self._captured_gradient()  # what was captured may be of networks that are gone
+        self._updater.go_on(None)
+        self._capture_gradient()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
-        go_on(self._optimizer, learning["optimizer"])
-        self._algorithm.begin(self._model, learning)
+        self._updater.go_on(learning)
 
     def _take_settings(self) -> None:
-        super()._take_settings()
-        as_if_made(self._optimizer, self._algorithm.build_optimizer(self._model))
-        self._backward = self._captured_gradient()  # what was captured has the numbers of before in it
+        self._updater.take_settings(self._config)
+        self._capture_gradient()
 
     def _begin_update(self) -> None:
         if not self._algorithm.synchronous:
