@@ -30,7 +30,7 @@ def test_what_is_set_reaches_live_groups_betas_and_the_loss_before_the_next_batc
         assert (group["lr"], group["betas"], group["eps"]) == (0.02, (0.5, 0.999), 1e-3)
         assert (config.clip_range, config.entropy_coef, config.gamma) == (0.1, 0.5, 0.9)
         assert trainer.get_hyperparameters()["gamma"] == 0.9 and trainer.status.tuned["learning_rate"] == 0.02
-        assert learner._updater.optimizer.state_dict()["state"][0]["step"] == state[0]["step"]  # one state, and it goes on
+        assert learner._updater.optimizer.state_dict()["state"][0]["step"] == state[0]["step"]
 
 
 def test_a_schedule_multiplies_the_value_that_is_set():
