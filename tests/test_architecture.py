@@ -23,7 +23,7 @@ MAY_USE = {
     "runs": {"ipc"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
-    "nn": {"_native"},
+    "nn": {"_native", "ipc"},
     "envs": {"extras", "imports", "ipc", "travelling"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},

@@ -16,8 +16,8 @@ from penstock.dashboard.files import films_of
 from penstock.dashboard.masking import is_secret, masked, masked_command
 from penstock.runs.files import json_values
 from penstock.runs.metrics import METRICS
-from penstock.runs.reading import RecordedRun, paths_in
-from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectory, RunDirectoryError
+from penstock.runs.reading import RecordedRun, paths_in, recorded
+from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectoryError
 from penstock.runs.state import STATUS
 from penstock.studies.table import differences
 
@@ -70,12 +70,12 @@ class Catalogue:
         if known is None or _stamp(known.run.directory.path) is None:
             return None
         try:
-            return RecordedRun(RunDirectory.open(known.run.directory.path), known.row["run"])
+            return recorded(known.run.directory.path, known.row["run"])
         except RunDirectoryError:
             return None
 
     def chosen(self, words: str, ids: Sequence[str]) -> list[RecordedRun]:
-        """Runs that have all of some words in state, name, algorithm or environment, by their names.
+        """Readable runs that have all of some words in state, name, algorithm or environment, by their names.
 
         Parameters
         ----------
@@ -89,7 +89,8 @@ class Catalogue:
         found = []
         for known in self._known.values():
             text = " ".join(str(known.row[name]) for name in ("state", "run", "algorithm", "env")).lower()
-            if (not only or known.row["id"] in only) and all(word in text for word in wanted):
+            is_meant = not only or known.row["id"] in only
+            if is_meant and not known.run.problem and all(word in text for word in wanted):
                 found.append(known.run)
         return sorted(found, key=lambda run: run.name)
 
@@ -101,7 +102,7 @@ class Catalogue:
         if known is not None and known.stamp == stamp and known.row["state"] not in ("running", "paused"):
             return known
         try:
-            run = RecordedRun(RunDirectory.open(path), name)
+            run = recorded(path, name)
         except RunDirectoryError:  # the config.json of something else, or half a copy
             return None
         return Known(run, stamp, {"id": id_, **json_values(run.summary)})

@@ -8,7 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.runs.columns import MOST_NAMES, Columns, numbers_in
+from penstock.runs.columns import MOST_NAMES, Columns
+from penstock.runs.documents import numbers_in
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
 from penstock.runs.tails import Cursor, decoded, read_on, stretches

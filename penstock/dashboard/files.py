@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.dashboard.masking import masked, masked_command
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import CONFIG, VIDEOS
@@ -134,14 +134,10 @@ def _masked_json(file: RunFile) -> bytes | None:
     """A JSON file with what may be a secret replaced; None: it is no such file, or cannot be read as one."""
     if file.path.suffix != ".json" or file.size > _MOST_JSON_NBYTES:
         return None
-    descriptor = open_ordinary(file.path)
-    if descriptor is None:
-        return None
-    with open(descriptor, "rb") as opened:
-        try:
-            value = masked(json.load(opened))
-        except (ValueError, RecursionError):
-            return b""
+    try:
+        value = masked(read_document(file.path, Any, _MOST_JSON_NBYTES))
+    except (OSError, DocumentError):
+        return b""
     if file.name == CONFIG and isinstance(value, dict) and isinstance(made := value.get("run"), dict):
         made["command"] = masked_command(str(made.get("command")))
     return json_bytes(value)

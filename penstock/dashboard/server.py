@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -79,25 +81,25 @@ def make_app(
         return FileResponse(STATIC / name, media_type=FILES[name]) if name in FILES else _missing()
 
     async def runs(request: Request) -> Response:
-        return JSONResponse({"runs": await run_in_threadpool(catalogue.rows), "control": control_token})
+        return _Json({"runs": await run_in_threadpool(catalogue.rows), "control": control_token})
 
     async def run(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
-        return _missing() if one is None else JSONResponse(await run_in_threadpool(catalogue.about, one))
+        return _missing() if one is None else _Json(await run_in_threadpool(catalogue.about, one))
 
     async def history(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
-        return _missing() if one is None else JSONResponse(await run_in_threadpool(catalogue.feed(one).whole))
+        return _missing() if one is None else _Json(await run_in_threadpool(catalogue.feed(one).whole))
 
     async def progress(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
-        return _missing() if one is None else JSONResponse({"share": catalogue.feed(one).share_read()})
+        return _missing() if one is None else _Json({"share": catalogue.feed(one).share_read()})
 
     async def files(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
         if one is None:
             return _missing()
-        return JSONResponse({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
+        return _Json({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
 
     async def file(request: Request) -> Response:
         one = await run_in_threadpool(found, request)
@@ -106,7 +108,7 @@ def make_app(
         if wanted is None or not wanted.is_text:
             return _missing()
         if "download" not in request.query_params:
-            return JSONResponse({"name": wanted.name, **await run_in_threadpool(text_of, wanted)})
+            return _Json({"name": wanted.name, **await run_in_threadpool(text_of, wanted)})
         name = quote(wanted.name.replace("/", "-"), safe="")
         headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
         return StreamingResponse(pieces_of(wanted), media_type="application/octet-stream", headers=headers)
@@ -114,7 +116,7 @@ def make_app(
     async def differences(request: Request) -> Response:
         ids = _ids_in(request)[:_MOST_COMPARED]
         runs = [one for id_ in ids if (one := await run_in_threadpool(catalogue.run, id_)) is not None]
-        return JSONResponse({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
+        return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
 
     async def curves(request: Request) -> Response:
         asked = request.query_params
@@ -161,7 +163,7 @@ def make_app(
         if one is None:
             return _missing()
         told = await run_in_threadpool(stop_run, one)
-        return JSONResponse({"told": told}, 200 if told else 409)
+        return _Json({"told": told}, 200 if told else 409)
 
     routes = [
         Route("/", page),
@@ -206,6 +208,14 @@ def stop_run(run: RecordedRun) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+class _Json(JSONResponse):
+    """JSON in ASCII: a copied run's texts may hold halves of characters, which UTF-8 has no bytes for."""
+
+    def render(self, content: Any) -> bytes:
+        """Bytes of the answer."""
+        return json.dumps(content, allow_nan=False).encode()
 
 
 def _ids_in(request: Request) -> list[str]:

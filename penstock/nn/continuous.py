@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
+from penstock.nn.allowance import require_memory_of_layers
 from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.model import NetworkConfig
@@ -251,6 +252,7 @@ class Critics(nn.Module):
         super().__init__()
         self.num_critics = num_critics
         self.sizes = sizes = (input_size, *hidden_sizes)
+        require_memory_of_layers(sizes, num_critics)
         self.activation_name = activation
         self.can_be_fused = activation in fused.ACTIVATIONS and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))

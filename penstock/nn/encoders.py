@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from penstock.nn import fused
 from penstock.nn.activations import ACTIVATIONS
+from penstock.nn.allowance import require_memory_of_layers
 from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
 from penstock.nn.precision import in_float32
@@ -47,6 +48,7 @@ class MLP(nn.Sequential):
         is_vector = not observation.parts and len(encoder_input_shape(observation)) == 1
         layers: list[nn.Module] = [] if is_vector else [SideBySide()]
         sizes = (encoder_input_size(observation), *hidden_sizes)
+        require_memory_of_layers(sizes)
         for input_size, output_size in pairwise(sizes):
             layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
         super().__init__(*layers)

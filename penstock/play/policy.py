@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -21,8 +21,20 @@ from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
-from penstock.runs.checkpoint import load_checkpoint, require_matching
+from penstock.nn.allowance import Allowance
+from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
+from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.run_directory import resolve_checkpoint
+
+_ROOM_TO_BUILD = 1 << 24  # bytes of what is no weight, such as tables that a network computes with
+
+
+class _Meta(TypedDict):
+    """Keys of a checkpoint's ``meta.json`` that a policy is made of."""
+
+    algorithm: str
+    config: dict[str, Any]
+    specs: dict[str, Any]
 
 
 class Policy:
@@ -171,12 +183,24 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
         There is none, it is damaged or foreign, or its weights do not fit the network of its settings.
     """
     checkpoint = load_checkpoint(resolve_checkpoint(path, policy=policy))
-    meta = checkpoint.meta
+    meta, name = checkpoint.meta, str(checkpoint.path)
+    try:
+        require_shape(meta, f"{name}/{META}", _Meta)
+        specs = specs_from_json(meta["specs"])
+    except (DocumentError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{name} is not the checkpoint of a policy: {error}") from error
     algorithm_class = load_algorithm(meta["algorithm"])
     config = make_config(algorithm_class.Config, {**meta["config"], **settings})
-    algorithm = algorithm_class(config, *specs_from_json(meta["specs"]))
-    model = algorithm.build_model()
-    require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
+    algorithm = algorithm_class(config, *specs)
+    nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
+    try:
+        with Allowance(_ROOM_TO_BUILD + 8 * nbytes):  # initialising a layer takes several tensors of its size
+            model = algorithm.build_model()
+    except MemoryError as error:
+        raise CheckpointError(
+            f"{name} is refused: its weights have {nbytes:,} bytes, and the network of its settings is another: {error}"
+        ) from error
+    require_matching(checkpoint.weights, model.state_dict(), name)
     model.load_state_dict(checkpoint.weights)
     return Policy(algorithm, model, meta)
 

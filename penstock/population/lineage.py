@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.config import ConfigError
 from penstock.population.decisions import Decision
 
 LINEAGE = "lineage.jsonl"
@@ -83,7 +84,11 @@ class Lineage:
         lines = self._path.read_bytes().splitlines(keepends=True)
         if len(lines) > count:
             os.truncate(self._path, sum(map(len, lines[:count])))
-        return {event["policy"]: event["after"] for event in map(json.loads, lines[:count])}
+        events = [event_in(line) for line in lines[:count]]
+        if None in events:
+            number = events.index(None) + 1
+            raise ConfigError(f"{self._path} is no lineage: line {number} does not say what became of a policy")
+        return {event["policy"]: event["after"] for event in events if event is not None}
 
     def write(self, decision: Decision, steps: int, copied: Handover | None, time: float) -> None:
         """Write down what was decided and carried out.
@@ -124,3 +129,18 @@ class Lineage:
                 file.write(f"{json.dumps(record)}\n".encode())
         except OSError as error:
             self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
+
+
+def event_in(line: bytes) -> dict[str, Any] | None:
+    """One event of a lineage; None: the line is none, or its values are of other types."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or not {"event", "policy", "steps", "after"} <= event.keys():
+        return None
+    is_one = isinstance(event["policy"], str) and type(event["steps"]) is int and isinstance(event["after"], dict)
+    numbers = [event.get("parent_steps"), *(event["after"].values() if is_one else ())]
+    is_one = is_one and isinstance(event.get("scores", {}), dict) and isinstance(event.get("parent"), str | None)
+    numbers += event.get("scores", {}).values() if is_one else ()
+    return event if is_one and all(n is None or type(n) in (int, float) for n in numbers) else None

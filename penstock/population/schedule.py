@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.config import ConfigError, checked, closest
 from penstock.config.population import is_json
-from penstock.population.lineage import LINEAGE
+from penstock.population.lineage import LINEAGE, event_in
 
 _LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"
 
@@ -106,7 +106,7 @@ def _read_json(text: str) -> dict[str, Any]:
     """Parse a schedule given as JSON on a command line."""
     try:
         found: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{text!r} is not JSON ({error}): write it as '{{\"0\": {{\"learning_rate\": 1e-3}}}}', or give the path "
             "of a lineage"
@@ -124,11 +124,7 @@ def _events(place: Path) -> list[dict[str, Any]]:
         lines.pop()
     events = []
     for number, line in enumerate(lines, start=1):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict) or not {"event", "policy", "steps", "after"} <= event.keys():
+        if (event := event_in(line)) is None:
             raise ConfigError(f"{place} is no lineage: line {number} does not say what became of a policy; {_LEGAL}")
         events.append(event)
     if not events:

@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from penstock.runs.documents import DocumentError, document_in, read_document, read_ordinary, require_shape
 from penstock.runs.files import directory_replacing, json_bytes, json_values, previous_of, write_file
 
 if TYPE_CHECKING:
@@ -35,6 +36,32 @@ FORMAT_VERSION = 1
 
 WEIGHTS, STATE, POPULATION, META = "weights.safetensors", "state.pt", "population.json", "meta.json"
 _FILES = {WEIGHTS, STATE, POPULATION, META}
+_MOST_META_NBYTES = 1 << 26
+
+
+class _File(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class _Described(TypedDict):
+    """Required keys of ``meta.json``."""
+
+    files: dict[str, _File]
+
+
+class _Meta(_Described, total=False):
+    """Keys of ``meta.json`` that readers use."""
+
+    algorithm: str
+    env: str
+    steps: int
+    version: int
+    updates: int
+    seconds: float
+    mean_return: float
+    config: dict[str, Any]
+    specs: dict[str, Any]
 
 
 class CheckpointError(Exception):
@@ -151,8 +178,14 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     path = Path(path)
     meta, files = _read(path)
     if POPULATION in files:
-        meta["population"] = json.loads(files[POPULATION])
-    weights = safetensors.torch.load(files[WEIGHTS])
+        try:
+            meta["population"] = document_in(files[POPULATION], os.fspath(path / POPULATION))
+        except DocumentError as error:
+            raise CheckpointError(str(error)) from None
+    try:
+        weights = safetensors.torch.load(files[WEIGHTS])
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path / WEIGHTS} is refused: it is no file of safetensors ({error})") from None
     state = None
     if STATE in files:
         try:
@@ -162,6 +195,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
                 f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
                 "execute code when loaded. Use a checkpoint that Penstock wrote"
             ) from error
+        except Exception as error:  # torch raises whatever a malformed archive leads it to
+            raise CheckpointError(f"{path / STATE} is refused: torch cannot read it ({error})") from error
     return Checkpoint(path, meta, weights, state)
 
 
@@ -261,10 +296,18 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{path} is not a checkpoint: found {found}; a checkpoint is a directory with {META} and {WEIGHTS}"
         )
     meta = _read_meta(path)
+    try:
+        require_shape(meta, os.fspath(path / META), _Meta)
+    except DocumentError as error:
+        raise CheckpointError(str(error)) from None
     files = {}
     for name, expected in meta["files"].items():
+        if name not in _FILES - {META}:
+            raise CheckpointError(f"{path} is refused: its {META} names the file {name!r}, which no checkpoint has")
         try:
-            data = (path / name).read_bytes()
+            data = read_ordinary(path / name, os.lstat(path / name).st_size)
+        except DocumentError as error:
+            raise CheckpointError(f"{path} is refused: {error}") from None
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise DamagedCheckpointError(
                 f"the checkpoint {path} is damaged: {name} cannot be read ({error.strerror})"
@@ -281,8 +324,8 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def _read_meta(path: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((path / META).read_bytes())
-    except ValueError as error:
+        meta = read_document(path / META, Any, _MOST_META_NBYTES)
+    except DocumentError as error:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
     if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
         raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')

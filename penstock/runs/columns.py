@@ -7,9 +7,10 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
+
+from penstock.runs.documents import is_finite, numbers_in
 
 # Of lines as `MetricsLog` writes them: what they begin with, what those of before it wrote markers lack, and a marker.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
@@ -42,14 +43,6 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
     of_later = np.append(np.minimum.accumulate(limit[::-1])[::-1][1:], np.inf)[: steps.size]
     return ~is_marker & (steps <= of_later)
 
-
-def numbers_in(line: bytes) -> dict[str, Any] | None:
-    """Numbers of a line by name, and "resumed" where it says so; None: it is no line of numbers with steps."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return _numbers_of(record) if isinstance(record, dict) else None
 
 
 class Columns:
@@ -214,13 +207,6 @@ def _number_behind(line: bytes, at: int) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _numbers_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Finite numbers of a line; None: without steps or seconds."""
-    numbers = {name: value for name, value in record.items() if type(value) in (int, float) and _is_finite(value)}
-    if "steps" not in numbers or "seconds" not in numbers:
-        return None
-    return numbers | ({"resumed": True} if record.get("resumed") is True else {})
-
 
 def _plain_record(line: bytes) -> dict[str, float | None] | None:
     """A line that holds numbers and nothing else, steps and seconds among them; None: it is another one."""
@@ -239,15 +225,9 @@ def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
     try:
         return np.array(cells, float).reshape(-1, width)
     except OverflowError:
-        finite = [cell if cell is not None and _is_finite(cell) else None for cell in cells]
+        finite = [cell if cell is not None and is_finite(cell) else None for cell in cells]
         return np.array(finite, float).reshape(-1, width)
 
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number with hundreds of digits
-        return False
 
 
 def _lowest_and_highest(stretch: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError
+from penstock.runs.documents import numbers_in
+from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
 from penstock.runs.tails import Cursor, open_ordinary, stretches
 
@@ -35,10 +35,13 @@ class RecordedRun:
         The run directory.
     name
         What it is called among others: its path below the place where it was found.
+    problem
+        Why its ``config.json`` cannot be read; then algorithm and settings are empty.
     """
 
     directory: RunDirectory
     name: str
+    problem: str = ""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RecordedRun:
@@ -53,7 +56,7 @@ class RecordedRun:
     @property
     def state(self) -> State:
         """State of the run; its process may have died since the status was written."""
-        return state_of(self.status)
+        return "unreadable" if self.problem else state_of(self.status)
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
         """Read one number of ``metrics.jsonl`` over another, without what was undone when the run was resumed.
@@ -88,7 +91,7 @@ class RecordedRun:
             and updated (seconds since 1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
-        known = status or _last_known(self.directory)
+        known = _last_known(self.directory) if status.keys() <= {"state", "reason"} else status
         created = _seconds_of(info.get("created"))
         fields = {name: known.get(name) for name in _FROM_STATUS}
         fields["total_steps"] = fields["total_steps"] or config.get("total_steps")
@@ -97,7 +100,7 @@ class RecordedRun:
             "run": self.name,
             "path": os.fspath(self.directory.path),
             "state": self.state,
-            "reason": status.get("reason") or None,
+            "reason": self.problem or status.get("reason") or None,
             "algorithm": self.directory.algorithm,
             "env": info.get("env_name") or config.get("env"),
             "seed": config.get("seed"),
@@ -106,6 +109,31 @@ class RecordedRun:
             "created": created,
             "updated": known.get("time") or created,
         }
+
+
+def recorded(path: Path, name: str) -> RecordedRun:
+    """Open a run that may be unreadable: then it has a `RecordedRun.problem`, and no settings.
+
+    Raises
+    ------
+    RunDirectoryError
+        There is no run at `path`.
+    """
+    try:
+        return RecordedRun(RunDirectory.open(path), name)
+    except UnreadableRunError as error:
+        return RecordedRun(RunDirectory(path, "", {}, {}), name, str(error))
+
+
+def readable(runs: Iterable[RecordedRun], report: Callable[[str], None]) -> list[RecordedRun]:
+    """Runs whose settings are known; the problem of each other one is reported."""
+    found = []
+    for run in runs:
+        if run.problem:
+            report(f"{run.name} is left out: {run.problem}")
+        else:
+            found.append(run)
+    return found
 
 
 def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
@@ -128,7 +156,7 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
             raise RunDirectoryError(f"{place} is {what}: give runs, or folders that hold runs")
         for path, name in paths_in(place):
             try:
-                found.setdefault(path.resolve(), RecordedRun(RunDirectory.open(path), name))
+                found.setdefault(path.resolve(), recorded(path, name))
             except RunDirectoryError:  # the config.json of something else, or half a copy
                 if path == place:
                     raise
@@ -160,29 +188,19 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
 
 
 def _some_lines(path: Path, *, at_end: bool) -> list[dict[str, Any]]:
-    """Objects in the first or the last lines of an ordinary file."""
+    """Numbers in the first or the last lines of an ordinary file."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return []
     with open(descriptor, "rb") as file:
         if at_end:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _PIECE_NBYTES))
-        return list(_objects(file.read(_PIECE_NBYTES).splitlines()))
-
-
-def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """JSON objects, one a line; other lines are left out."""
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record
+        found = map(numbers_in, file.read(_PIECE_NBYTES).splitlines())
+        return [numbers for numbers in found if numbers is not None]
 
 
 def _seconds_of(created: Any) -> float | None:
     try:
         return datetime.fromisoformat(created).timestamp()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

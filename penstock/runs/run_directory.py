@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -29,7 +28,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from penstock.runs.checkpoint import (
     CheckpointError,
@@ -37,6 +36,7 @@ from penstock.runs.checkpoint import (
     MissingCheckpointError,
     verify_checkpoint,
 )
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, write_file_atomically
 from penstock.runs.gpus import Gpus
 from penstock.runs.machine import commit_of, this_command, this_machine
@@ -51,6 +51,43 @@ _RUNS = Path("runs")
 
 class RunDirectoryError(ValueError):
     """A run directory cannot be made here, or what was given is no run."""
+
+
+class UnreadableRunError(RunDirectoryError):
+    """A run is there, and its ``config.json`` cannot be read."""
+
+
+class _RunInfo(TypedDict, total=False):
+    """What `RunDirectory.info` holds."""
+
+    env_name: str
+    created: str
+    command: str | list[str] | None
+    commit: str | None
+    penstock_commit: str | None
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    policies: list[str]
+    resumed: list[dict[str, Any]]
+
+
+class _Run(TypedDict):
+    """What makes a ``config.json`` that of a run."""
+
+    algorithm: str
+    run: _RunInfo
+
+
+class _ConfigFile(_Run, total=False):
+    """``config.json``: settings that are read without the algorithm's config class have types here."""
+
+    env: str | None
+    seed: int | None
+    total_steps: int | None
+    max_seconds: float | None
+    target_return: float | None
+    keep_checkpoints: int
+    device: str
 
 
 class RunDirectory:
@@ -141,17 +178,20 @@ class RunDirectory:
 
         Raises
         ------
+        UnreadableRunError
+            Its ``config.json`` cannot be read.
         RunDirectoryError
-            There is no run at `path`, or its ``config.json`` cannot be read.
+            There is no run at `path`.
         """
         directory = Path(path)
         if not (directory / CONFIG).is_file():
             raise RunDirectoryError(f"{directory} {_what_is(directory)}, not a run: {_runs_there_are(directory)}")
         try:
-            config = json.loads((directory / CONFIG).read_bytes())
-            algorithm, info = config.pop("algorithm"), config.pop("run")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise RunDirectoryError(f"{directory / CONFIG} is not the config.json of a run: {error!r}") from error
+            config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
+        except (OSError, DocumentError) as error:
+            kind = UnreadableRunError if _has_files_of_a_run(directory) else RunDirectoryError
+            raise kind(f"{directory / CONFIG} is not the config.json of a run: {error}") from error
+        algorithm, info = config.pop("algorithm"), config.pop("run")
         return cls(directory, algorithm, config, info)
 
     @property
@@ -386,6 +426,10 @@ def _versions() -> dict[str, str]:
 
     packages = {name: installed(name) for name in ("penstock", "torch", "numpy", "gymnasium")}
     return {"python": platform.python_version(), **packages}
+
+
+def _has_files_of_a_run(path: Path) -> bool:
+    return any((path / name).exists() for name in (METRICS, LOG, CHECKPOINTS))
 
 
 def _what_is(path: Path) -> str:

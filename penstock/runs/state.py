@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
+from penstock.runs.documents import DocumentError, read_document, require_shape
 from penstock.runs.files import json_values, remove_leftovers, replace_file
 from penstock.runs.process import is_alive, this_process
 from penstock.runs.status import Status
@@ -22,9 +23,9 @@ SILENT_SECONDS = 60.0
 Written = Literal["running", "paused", "done", "interrupted", "failed"]
 """State written by a run. "paused": ``train(steps)`` has returned before the run's budget was spent."""
 
-State = Written | Literal["died", "silent", "unknown"]
-"""State as seen from outside, which adds: the process is gone, another machine has been silent for a minute, or an
-earlier version wrote no ``status.json``."""
+State = Written | Literal["died", "silent", "unknown", "unreadable"]
+"""State as seen from outside, which adds: the process is gone, another machine has been silent for a minute, an earlier
+version wrote no ``status.json``, or a file of the run cannot be read."""
 
 
 class StateFile:
@@ -64,13 +65,32 @@ class StateFile:
             replace_file(self._path, json.dumps(json_values(record)).encode() + b"\n")
 
 
+class _Header(TypedDict, total=False):
+    """What ``status.json`` adds to a `Status`."""
+
+    state: Written
+    reason: str
+    time: float
+    process: dict[str, Any]
+
+
 def read_state(run_dir: Path) -> dict[str, Any]:
-    """Return what ``status.json`` says; nothing where there is none, or none that can be read."""
+    """Return the content of ``status.json``.
+
+    It is empty where there is no such file; of one that cannot be read it holds the state "unreadable" and the reason.
+    """
+    path = run_dir / STATUS
     try:
-        record = json.loads((run_dir / STATUS).read_bytes())
-    except (OSError, ValueError):
+        record: dict[str, Any] = read_document(path)
+        for shape in (_Header, Status):
+            require_shape(record, os.fspath(path), shape)
+    except FileNotFoundError:
         return {}
-    return record if isinstance(record, dict) else {}
+    except OSError as error:
+        return {"state": "unreadable", "reason": f"{path} cannot be read: {error.strerror}"}
+    except DocumentError as error:
+        return {"state": "unreadable", "reason": str(error)}
+    return record
 
 
 def state_of(record: Mapping[str, Any]) -> State:
@@ -79,7 +99,7 @@ def state_of(record: Mapping[str, Any]) -> State:
     if state not in ("running", "paused"):
         return state
     process = record.get("process")
-    alive = is_alive(process) if isinstance(process, Mapping) else None
+    alive = None if process is None else is_alive(process)
     if alive is None:
-        return state if time.time() - record.get("time", 0.0) < SILENT_SECONDS else "silent"
+        return state if time.time() - (record.get("time") or 0.0) < SILENT_SECONDS else "silent"
     return state if alive else "died"

@@ -21,12 +21,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from penstock.config import ConfigError
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes, write_file_atomically
 
 SEARCH, JOURNAL, LOCKS = "search.json", "journal.log", "locks"
+
+
+class _Facts(TypedDict):
+    """Content of ``search.json``."""
+
+    algorithm: str
+    flags: list[str]
+    workers: int | None
+    config: dict[str, Any]
+    space: dict[str, dict[str, Any]]
+    seeds: int
 
 
 class SearchDirectory:
@@ -82,11 +94,11 @@ class SearchDirectory:
             There is no search.
         """
         try:
-            facts = json.loads((path / SEARCH).read_bytes())
+            facts = read_document(path / SEARCH, _Facts)
         except OSError:
             raise ConfigError(f"{path} holds no search: give the --dir of one") from None
-        except ValueError as error:
-            raise ConfigError(f"{path / SEARCH} is no JSON: {error}") from None
+        except DocumentError as error:
+            raise ConfigError(str(error)) from None
         return cls(path, facts)
 
     @property

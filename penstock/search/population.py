@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from penstock.bench import BenchError
 from penstock.config import Config, ConfigError
@@ -32,6 +32,7 @@ from penstock.population.decisions import RETURN, Decision, Population, rules_of
 from penstock.population.lineage import LINEAGE, Handover, Lineage
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import Jobs
 from penstock.runs.process import child_setup
@@ -93,6 +94,42 @@ class Slice:
         """End it now."""
         self._is_stopping = True
         self._process.kill()
+
+
+class _Facts(TypedDict):
+    algorithm: str
+    count: int
+    config: dict[str, Any]
+
+
+class _Member(TypedDict):
+    """Fields of `Member`."""
+
+    settings: dict[str, float]
+    since: int
+    decisions: int
+    exploits: int
+    scores: list[float]
+    episodes: int
+
+
+class _Members(TypedDict):
+    members: list[_Member]
+
+
+class _Plan(TypedDict):
+    begin: int
+    parent: str | None
+
+
+class _Saved(TypedDict):
+    """Content of ``population.json``."""
+
+    facts: _Facts
+    slice: int
+    lines: int
+    plans: list[_Plan]
+    population: _Members
 
 
 @dataclass
@@ -322,11 +359,16 @@ class PopulationRuns:
                 self._lineage.start(number, member.settings)
             self._save()
             return
-        found: Mapping[str, Any] = json.loads(file.read_text())
+        try:
+            found = read_document(file, _Saved)
+        except (OSError, DocumentError) as error:
+            raise ConfigError(f"--dir {self.path} holds a population that cannot be read: {error}") from None
         self._require_same(found["facts"])
+        if not len(found["plans"]) == len(found["population"]["members"]) == len(self._names):
+            raise ConfigError(f"{file} cannot be read: it has not the state of each of its {len(self._names)} members")
         self.population.restore(found["population"])
         self.slice = found["slice"]
-        self._plans = [Plan(**plan) for plan in found["plans"]]
+        self._plans = [Plan(plan["begin"], plan["parent"]) for plan in found["plans"]]
         self._lineage.go_on(found["lines"])
 
     def _require_same(self, facts: Mapping[str, Any]) -> None:

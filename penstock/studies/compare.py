@@ -15,7 +15,7 @@ import tyro
 from penstock.flags import parse_flags
 from penstock.runs.files import json_bytes
 from penstock.runs.numbers import number
-from penstock.runs.reading import RecordedRun, find_runs
+from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, grouped
@@ -30,7 +30,7 @@ from penstock.studies.statistics import (
     performance_profile,
     probability_of_improvement,
 )
-from penstock.studies.words import drawn, words_of
+from penstock.studies.words import drawn, printable, words_of
 
 EVALUATION = "evaluation/mean_return"
 Bounds = dict[str, tuple[float, float]]
@@ -91,6 +91,10 @@ class Group:
     raw: dict[str, np.ndarray]
 
 
+def _warn(line: str) -> None:
+    print(f"warning: {printable(line)}", file=sys.stderr)
+
+
 def command(args: list[str]) -> int:
     """Run the command; return its exit code.
 
@@ -104,7 +108,7 @@ def command(args: list[str]) -> int:
     if any(word.startswith("-") for side in before for word in side):
         raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
     places = [*before, [str(place) for place in flags.dirs]]
-    found_runs = [chosen(find_runs(place), flags.where) for place in places]
+    found_runs = [chosen(readable(find_runs(place), _warn), flags.where) for place in places]
     if before:
         if flags.by:
             raise StudyError('groups are given twice, by "--" and by --by: use one of them')
@@ -123,7 +127,7 @@ def command(args: list[str]) -> int:
     groups = [group_of(name, runs, flags.score, bounds) for name, runs in sides]
     found = comparison(groups, flags.target, is_normalized=bool(bounds))
     for line in warnings_about(groups, flags, is_normalized=bool(bounds)):
-        print(f"warning: {line}", file=sys.stderr)
+        _warn(line)
     if flags.json:
         print(json_bytes(found).decode(), end="")
     else:

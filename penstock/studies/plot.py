@@ -15,7 +15,7 @@ import tyro
 
 from penstock.flags import parse_flags
 from penstock.runs.numbers import number
-from penstock.runs.reading import RecordedRun, find_runs
+from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
@@ -67,6 +67,10 @@ class Flags:
     """CSV file to write the curves to."""
 
 
+def _warn(line: str) -> None:
+    print(f"warning: {printable(line)}", file=sys.stderr)
+
+
 def command(args: list[str]) -> int:
     """Run the command; return its exit code.
 
@@ -76,7 +80,7 @@ def command(args: list[str]) -> int:
         It was asked wrongly.
     """
     flags = parse_flags(Flags, args, prog="penstock plot")
-    runs = chosen(find_runs(flags.dirs), flags.where)
+    runs = chosen(readable(find_runs(flags.dirs), _warn), flags.where)
     keys = [key for key in flags.group_by.split(",") if key]
     for key in keys:
         require_known(key, runs, "--group-by")
@@ -90,7 +94,7 @@ def command(args: list[str]) -> int:
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
     for line in warnings_about(runs, panels, bands):
-        print(f"warning: {line}", file=sys.stderr)
+        _warn(line)
     print(in_words(panels, bands, flags))
     if flags.csv is not None:
         flags.csv.write_text(as_csv(panels, bands, flags))

@@ -22,7 +22,7 @@ from penstock.runs.numbers import clock, number
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
-from penstock.studies.words import words_of
+from penstock.studies.words import printable, words_of
 
 _SHOWN = (
     "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",
@@ -32,7 +32,11 @@ _HEADINGS = {
     "seconds": "time", "mean_return": "return", "eval_return": "eval", "best_return": "best",
     "steps_per_second": "steps/s", "limiting_role": "limited by", "updated": "ago",
 }  # fmt: skip
-_STATE_COLORS = {"running": "green", "failed": "red", "died": "red", "interrupted": "yellow", "silent": "yellow"}
+_STATE_COLORS = {
+    "running": "green", "failed": "red", "died": "red", "unreadable": "red", "interrupted": "yellow",
+    "silent": "yellow",
+}  # fmt: skip
+_MOST_UNREADABLE = 20  # runs that the reason is printed of
 _PIPE_WIDTH = 240  # columns of a table that no terminal shows
 
 
@@ -86,6 +90,8 @@ def command(args: list[str]) -> int:
         console = Console(highlight=False)
         console.width = console.width if console.is_terminal else _PIPE_WIDTH
         console.print(as_table(rows, more))
+        for run in [run for run in rows if run.summary["state"] == "unreadable"][:_MOST_UNREADABLE]:
+            print(f"{printable(run.name)} is unreadable: {printable(run.summary['reason'])}")
         hidden = len(runs) - len(rows)
         what = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
         print(what + (f", {hidden} others are not shown" if hidden else ""))
@@ -179,5 +185,7 @@ def _cell(name: str, run: RecordedRun, now: float) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a cell of CSV: what is no number or text as JSON."""
-    return value if value is None or isinstance(value, str | int | float) else words_of(value)
+    """A value as a cell of CSV: what is no number or text as JSON, and halves of characters as "?"."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    return value if value is None or isinstance(value, int | float) else words_of(value)

@@ -72,12 +72,37 @@ def test_a_run_of_another_machine_or_container_is_taken_to_run_until_it_is_silen
     assert state_of({**record, "state": "done"}) == "done"
 
 
-@pytest.mark.parametrize("content", [None, "", '{"state": "run', "[]", "\x00\x00"])
-def test_of_a_run_without_a_state_that_can_be_read_nothing_is_known(tmp_path, content):
-    if content is not None:
-        (tmp_path / "status.json").write_text(content)
+def test_of_a_run_without_a_state_nothing_is_known(tmp_path):
     assert read_state(tmp_path) == {}
     assert state_of(read_state(tmp_path)) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", '{"state": "run', "[]", "\x00\x00", "[" * 10**5, '{"a": ' * 500 + "1" + "}" * 500, '{"state": ["running"]}',
+        '{"state": "flying"}', '{"state": "running", "time": "noon"}', '{"steps": [1]}', '{"steps": 1e999}',
+        f'{{"steps": {10**400}}}', '{"process": 3}', '{"losses": {"a": "b"}}', '{"nodes": [1]}', '{"reason": {}}',
+    ],
+)  # fmt: skip
+def test_a_state_that_cannot_be_read_says_why(tmp_path, content):
+    (tmp_path / "status.json").write_text(content)
+    found = read_state(tmp_path)
+    assert state_of(found) == "unreadable" and "status.json cannot be read: " in found["reason"]
+    assert len(found["reason"]) < 300 + len(str(tmp_path))
+
+
+def test_a_state_that_is_a_link_or_too_large_is_not_read(tmp_path):
+    (tmp_path / "elsewhere").write_text("{}")
+    (tmp_path / "status.json").symlink_to(tmp_path / "elsewhere")
+    assert "is no ordinary file" in read_state(tmp_path)["reason"]
+    (tmp_path / "status.json").unlink()
+    os.mkfifo(tmp_path / "status.json")
+    assert "is no ordinary file" in read_state(tmp_path)["reason"]
+    (tmp_path / "status.json").unlink()
+    with open(tmp_path / "status.json", "wb") as file:
+        file.truncate(10**12)
+    assert "more than 8,388,608 bytes" in read_state(tmp_path)["reason"]
 
 
 def test_readers_never_find_a_part(tmp_path, fork):

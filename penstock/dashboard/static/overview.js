@@ -3,7 +3,7 @@
 import { clock, count, el, get, number, stream } from "./dom.js";
 
 const COLUMNS = [
-  ["state", "state", (run) => run.state],
+  ["state", "state", (run) => (run.state === "unreadable" ? `unreadable: ${run.reason}` : run.state)],
   ["run", "run", (run) => run.run],
   ["algorithm", "algorithm", (run) => run.algorithm],
   ["env", "environment", (run) => run.env],

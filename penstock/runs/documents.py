@@ -1,0 +1,199 @@
+"""JSON files as runs have them, read with limits: a copied, old or hostile file costs no more than a message."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import stat
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MOST_NBYTES = 1 << 23
+"""Size of the largest file that is read."""
+MOST_DEPTH = 64
+"""Lists and objects within each other."""
+_IN_WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a whole number",
+             float: "a number", type(None): "null"}  # fmt: skip
+
+
+class DocumentError(ValueError):
+    """A file is no ordinary one, too large or too deep, no JSON, or has values of other types than it should."""
+
+
+def read_document(path: Path, shape: Any = dict[str, Any], most_nbytes: int = MOST_NBYTES) -> Any:
+    """Read an ordinary JSON file; links, folders and pipes are none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    shape
+        Type of the value: a `TypedDict` or a dataclass for an object with these keys (others may be there, and keys
+        that are not required may be missing), or a type such as ``dict[str, list[int]]``. None may stand for a float,
+        because JSON has no word for NaN.
+    most_nbytes
+        Size of the largest file that is read.
+
+    Raises
+    ------
+    DocumentError
+        Its content is refused; the message names the file and what was found.
+    OSError
+        The operating system does not let it be read, or it does not exist.
+    """
+    return document_in(read_ordinary(path, most_nbytes), os.fspath(path), shape)
+
+
+def read_ordinary(path: Path, most_nbytes: int) -> bytes:
+    """Read an ordinary file of at most so many bytes; errors are those of `read_document`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise DocumentError(f"{path} is no ordinary file") from None
+        raise
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DocumentError(f"{path} is no ordinary file")
+        data = file.read(most_nbytes + 1)
+    if len(data) > most_nbytes:
+        raise DocumentError(f"{path} cannot be read: it has more than {most_nbytes:,} bytes, the most that is read")
+    return data
+
+
+def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> Any:
+    """Read the JSON of a file; parameters and errors are those of `read_document`, and messages begin with `name`."""
+    try:
+        value = json.loads(data, parse_constant=_null)
+    except RecursionError:
+        raise DocumentError(f"{name} cannot be read: it is nested deeper than {MOST_DEPTH} levels") from None
+    except ValueError as error:
+        raise DocumentError(f"{name} cannot be read: it is no JSON ({error})") from None
+    if problem := _excess(value):
+        raise DocumentError(f"{name} cannot be read: {problem}")
+    require_shape(value, name, shape)
+    return value
+
+
+def require_shape(value: Any, name: str, shape: Any) -> None:
+    """Raise `DocumentError`, its message beginning with `name`, where values of JSON are not of a type."""
+    if problem := next(_mismatches(value, shape, ""), None):
+        raise DocumentError(f"{name} cannot be read: {problem}")
+
+
+def numbers_in(line: bytes) -> dict[str, Any] | None:
+    """Numbers of a line by name, and "resumed" where it says so; None: it is no line of numbers with steps."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return _numbers_of(record) if isinstance(record, dict) else None
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number can be computed with: not infinite, and no whole number with hundreds of digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _null(constant: str) -> None:
+    """NaN and infinities, for which JSON has no words."""
+
+
+def _excess(value: Any) -> str | None:
+    """Depth and numbers beyond what any reader takes; None: there are none."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                below += item.values()
+            elif type(item) is list:
+                below += item
+            elif type(item) in (int, float) and not is_finite(item):
+                return "it has a number beyond 1e308"
+        if not below:
+            return None
+        level = below
+    return f"it is nested deeper than {MOST_DEPTH} levels"
+
+
+def _numbers_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Finite numbers of a line; None: without steps or seconds."""
+    numbers = {name: value for name, value in record.items() if type(value) in (int, float) and is_finite(value)}
+    if "steps" not in numbers or "seconds" not in numbers:
+        return None
+    return numbers | ({"resumed": True} if record.get("resumed") is True else {})
+
+
+def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
+    """In words, what is of another type than `shape` says, at `where` in the file."""
+    if shape is Any:
+        return
+    origin, arguments = typing.get_origin(shape), typing.get_args(shape)
+    if origin in (typing.Union, types.UnionType):
+        if all(any(_mismatches(value, each, where)) for each in arguments):
+            yield _wrong(value, shape, where)
+    elif origin is typing.Literal:
+        if value not in arguments:
+            yield _wrong(value, shape, where)
+    elif typing.is_typeddict(shape) or dataclasses.is_dataclass(shape):
+        yield from _mismatches_of_keys(value, shape, where)
+    elif origin in (dict, Mapping):
+        if type(value) is not dict:
+            yield _wrong(value, shape, where)
+        else:
+            for key, item in value.items():
+                yield from _mismatches(item, arguments[1], f"{where}[{_short(key)}]")
+    elif origin in (list, tuple, Sequence):
+        if type(value) is not list:
+            yield _wrong(value, shape, where)
+        else:
+            for index, item in enumerate(value):
+                yield from _mismatches(item, arguments[0], f"{where}[{index}]")
+    elif shape is float:
+        if value is not None and type(value) not in (int, float):
+            yield _wrong(value, shape, where)
+    elif type(value) is not (type(None) if shape is None else shape):
+        yield _wrong(value, shape, where)
+
+
+def _mismatches_of_keys(value: Any, shape: Any, where: str) -> Iterator[str]:
+    if type(value) is not dict:
+        yield _wrong(value, dict, where)
+        return
+    for key in sorted(getattr(shape, "__required_keys__", frozenset()) - value.keys()):
+        yield f'{where or "it"} has no "{key}"'
+    for key, hint in typing.get_type_hints(shape).items():
+        if key in value:
+            yield from _mismatches(value[key], hint, f"{where}.{key}" if where else key)
+
+
+def _wrong(value: Any, shape: Any, where: str) -> str:
+    return f"{where or 'it'} is {_found(value)}, not {_in_words(shape)}"
+
+
+def _in_words(shape: Any) -> str:
+    origin, arguments = typing.get_origin(shape), typing.get_args(shape)
+    if origin is typing.Literal:
+        return " or ".join(map(_short, arguments))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_in_words, arguments))
+    return _IN_WORDS.get(origin or shape, _IN_WORDS[list if origin in (tuple, Sequence) else dict])
+
+
+def _found(value: Any) -> str:
+    return _IN_WORDS[type(value)] if isinstance(value, dict | list) else _short(value)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
