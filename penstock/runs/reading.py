@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.documents import numbers_in
 from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
@@ -182,8 +184,9 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
         elif "steps_per_second" in line:
             known |= {name: line[name] for name in ("steps", "seconds", "steps_per_second", "updates") if name in line}
             known |= {"time": line.get("time"), "mean_return": line.get("episode/mean_return")}
-    if "steps" not in known and (steps := run.checkpoints.steps()):
-        known["steps"] = steps[-1]
+    if "steps" not in known:
+        with suppress(CheckpointError):  # their folder cannot be read
+            known["steps"] = next(reversed(run.checkpoints.steps()), None)
     return known
 
 
