@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.ratchets import RATCHETS, Ratchet, imported, imports
+
 HOUSE = Path(__file__).parents[1] / "penstock"
 
 # Each room with those that it may use. A room is a package in penstock/, or a module that stands beside them.
@@ -42,6 +44,24 @@ MAY_USE = {
     "commands": {"config", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies", "dashboard"},
     "cli": {"output", "commands", "flags", "doctor", "bench"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
+}
+
+# The engine's rooms, from the ground up. Each may use those before it.
+ENGINE = (
+    "messages", "watching", "acting", "paths", "groups", "roles", "roster", "preparation", "policies", "backends",
+    "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports", "endings",
+    "supervisor", "opening", "steering", "trainer", "slices", "faces", "__init__",
+)  # fmt: skip
+
+# Uses against that order, imports for type checkers and in functions counted: they may become fewer, never more.
+AGAINST_THE_ORDER = {
+    ("watching", "roles"),
+    ("watching", "roster"),
+    ("acting", "paths"),
+    ("paths", "roles"),
+    ("paths", "preparation"),
+    ("groups", "roles"),
+    ("roles", "backends"),
 }
 
 MODULES = sorted(HOUSE.rglob("*.py"))
@@ -105,6 +125,51 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
     for module in MODULES:
         for node in ast.walk(ast.parse(module.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), module
+
+
+def engine_room(module: str) -> str | None:
+    """Room of the engine that a module is in; None: it is not in the engine."""
+    parts = module.split(".")
+    return None if parts[1:2] != ["engine"] else ".".join(parts[2:3]) or "__init__"
+
+
+def uses_within_the_engine() -> set[tuple[str, str]]:
+    pairs = {(engine_room(m), engine_room(used)) for m, uses in imports().items() for used in uses}
+    return {(room, used) for room, used in pairs if room is not None and used is not None and room != used}
+
+
+def test_every_room_of_the_engine_has_its_place_in_the_order():
+    assert {room for module in imports() if (room := engine_room(module))} == set(ENGINE)
+
+
+def test_rooms_of_the_engine_use_those_before_them_but_for_known_ones():
+    found = {(room, used) for room, used in uses_within_the_engine() if ENGINE.index(used) > ENGINE.index(room)}
+    assert not found - AGAINST_THE_ORDER, "a room uses one above it"
+    assert not AGAINST_THE_ORDER - found, "these are mended: strike them from AGAINST_THE_ORDER"
+
+
+@pytest.mark.parametrize("name", RATCHETS)
+def test_figures_of_the_source_do_not_rise_and_their_limits_follow_them_down(name):
+    assert not RATCHETS[name].complaint(name, RATCHETS[name].count())
+
+
+def test_a_ratchet_refuses_a_rise_and_asks_for_a_lower_limit_after_a_fall():
+    ratchet = Ratchet(limit=10, goal=5, count=int, slack=2)
+    assert [ratchet.complaint("files", found) for found in (8, 10)] == [None, None]
+    assert ratchet.complaint("files", 11) == "files: 11, and at most 10 is allowed: it may fall and never rise"
+    assert "lower its limit of 10" in ratchet.complaint("files", 7)
+
+
+def test_imports_for_type_checkers_and_in_functions_are_counted():
+    tree = ast.parse("if TYPE_CHECKING:\n import a.b\ndef f():\n from a import c, d\n")
+    assert set(imported(tree, {"a", "a.b", "a.c"}, True)) == {"a", "a.b", "a.c"}
+    assert set(imported(tree, {"a", "a.b", "a.c"}, False)) == {"a", "a.c"}
+
+
+def test_the_page_of_the_architecture_shows_the_tours_that_the_code_takes():
+    tour = [sys.executable, HOUSE.parent / "tools" / "tour.py", "--check"]
+    done = subprocess.run(tour, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 TESTS = {path: ast.parse(path.read_text()) for path in sorted(Path(__file__).parent.rglob("*.py"))}
