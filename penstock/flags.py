@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import textwrap
 import types
 import typing
@@ -285,7 +286,7 @@ def _flag_type(hint: Any) -> Any:
         return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
     if typing.get_origin(hint) is tuple:
         each, _ = typing.get_args(hint)
-        return tuple[_flag_type(each), ...]  # type: ignore[misc]
+        return Annotated[tuple, _numbers()] if each is int else tuple[_flag_type(each), ...]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
     return hint
@@ -299,6 +300,25 @@ def _words(metavar: str) -> PrimitiveConstructorSpec[str]:
         is_instance=lambda value: isinstance(value, str),
         str_from_instance=lambda value: [value],
     )
+
+
+def _numbers() -> PrimitiveConstructorSpec[tuple[int, ...]]:
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[INT ...]",
+        instance_from_str=_read_numbers,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [str(item) for item in value],
+    )
+
+
+def _read_numbers(args: list[str]) -> tuple[int, ...]:
+    try:
+        return tuple(_read_whole_number([arg]) for arg in args)
+    except ValueError:
+        text = " ".join(args)
+        example = " ".join(re.findall(r"\d+", text)) or "64 64"
+        raise ValueError(f"{text!r} is not legal: write whole numbers with spaces between, e.g. {example}") from None
 
 
 def _read_settings(args: list[str]) -> dict[str, Any]:

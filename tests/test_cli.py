@@ -252,16 +252,23 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
 
 
 @pytest.mark.parametrize(
-    ("how", "more"),
+    ("stopped", "steps", "more"),
     [
-        ({"stopped": "target"}, ""),
-        ({"stopped": "interrupted"}, ""),
-        ({"stopped": "steps"}, " --total-steps 40000"),
-        ({"stopped": "seconds"}, " --max-seconds 90"),
+        ("target", 19_000, ""),
+        ("target", 20_000, " --total-steps 40000"),
+        ("interrupted", 19_000, ""),
+        ("interrupted", 20_480, " --total-steps 40480"),
+        ("steps", 20_000, " --total-steps 40000"),
+        ("steps", 40_960, " --total-steps 60960"),
+        ("seconds", 19_000, " --max-seconds 90"),
+        ("seconds", 20_480, " --total-steps 40480 --max-seconds 90"),
     ],
 )
-def test_training_ends_with_what_to_do_next(how, more, run_dir, capsys):
-    engine.ending = ending(run_dir="my-run", steps=20_000, **how)
+def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_dir, capsys):
+    if steps != 20_000:
+        run = RunDirectory.open("my-run")
+        run.checkpoints.save(steps, meta={"env": "CartPole-v1"}, weights={"w": torch.zeros(1)})
+    engine.ending = ending(run_dir="my-run", steps=steps, stopped=stopped)
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[1:] == [
         "best checkpoint: my-run/checkpoints/best",
@@ -275,7 +282,7 @@ def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoin
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[3:] == [
         "last checkpoint: of step 20,000; what was learned since is not saved",
-        "resume:   penstock resume my-run --total-steps 40000",
+        "resume:   penstock resume my-run --total-steps 116256",
     ]
 
 

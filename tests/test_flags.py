@@ -118,6 +118,15 @@ def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     assert "1.5 is no whole number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", ["64,64", "[64,64]", "64;64"])
+def test_sizes_with_something_else_than_spaces_between_are_answered_with_how_to_write_them(value, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        parse("--env", "x", "--hidden-sizes", value)
+    assert exit_.value.code == 2
+    shown = re.sub(r"[\s│]+", " ", capsys.readouterr().err)
+    assert f"{value!r} is not legal: write whole numbers with spaces between, e.g. 64 64" in shown
+
+
 def test_a_flag_of_another_library_is_answered_with_ours():
     with pytest.raises(ConfigError, match=r"unknown setting --ent-coef: here it is entropy_coef"):
         parse("--env", "x", "--ent-coef=0.1")
@@ -171,6 +180,21 @@ def test_a_preset_may_name_the_environment(tmp_path):
 def test_a_preset_with_an_unknown_setting_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="unknown setting 'gama'; did you mean 'gamma'"):
         parse("--env", "x", "--preset", preset(tmp_path / "mine.toml", "[tiny]\ngama = 0.25"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "message"),
+    [
+        ("sac", "atari", r"no table \[sac\]: its tables are a2c, .*; presets for sac are .*mujoco"),
+        ("a3c", "pendulum", r"no table \[a3c\]: its tables are .*; presets for a3c are atari"),
+        ("sac", "mine.toml", r"no table \[sac\]: its tables are none; write \[sac\] above the settings"),
+    ],
+)
+def test_a_preset_without_a_table_for_the_algorithm_says_which_has_one(algorithm, name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    preset(tmp_path / "mine.toml", "gamma = 0.9")
+    with pytest.raises(ConfigError, match=message):
+        parse_config(load_algorithm(algorithm).Config, ["--env", "x", "--preset", name], prog="p")
 
 
 def test_only_python_can_give_callables():

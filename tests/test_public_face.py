@@ -89,6 +89,22 @@ def test_training_goes_on_from_call_to_call_until_the_budget_is_learned_from(tra
     assert trainer.train(1, quiet=True).steps == 352, "unless more is asked for"
 
 
+def test_steps_beyond_the_budget_are_said_beforehand_and_a_spent_budget_says_why_nothing_happens(tmp_path, capsys):
+    settings = {**SETTINGS, "total_steps": 40, "run_dir": tmp_path / "run", "eval_interval": 10**6, "eval_episodes": 1}
+    with penstock.PPO(**settings) as made:
+        assert made.train().steps == 64
+    beforehand = "total_steps=40 ends within a batch: a batch has 32 steps, so training ends at step 64"
+    assert beforehand in capsys.readouterr().out
+    with penstock.Trainer.resume(tmp_path / "run") as again:
+        assert again.train().steps == 64
+    shown = capsys.readouterr().out
+    why = "nothing is left to train: the run stands at step 64, and total_steps=40 is spent: set total_steps=104"
+    assert why in shown and "ends within a batch" not in shown
+    with penstock.Trainer.resume(tmp_path / "run", total_steps=104) as again:
+        assert again.train().steps == 128
+    assert "nothing is left" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("steps", [0, -5])
 def test_training_for_no_steps_is_refused(trainer, steps):
     with pytest.raises(ConfigError, match=f"steps={steps} is not legal: train at least 1 step"):

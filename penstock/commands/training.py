@@ -128,5 +128,5 @@ def _summary(result: TrainResult) -> str:
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
-            lines.append(f"resume:   {run.resume_command(result.stopped)}")
+            lines.append(f"resume:   {run.resume_command(result.steps, is_out_of_time=result.stopped == 'seconds')}")
     return "\n".join(lines)

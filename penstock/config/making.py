@@ -90,5 +90,12 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
     if table not in tables:
-        raise ConfigError(f"preset {name!r} has no table [{table}]: it has {', '.join(sorted(tables)) or 'none'}")
+        if path.parent == PRESETS:
+            others = [each.stem for each in sorted(PRESETS.glob("*.toml")) if table in tomllib.loads(each.read_text())]
+            hint = f"; presets for {table} are {', '.join(others)}" if others else f"; no preset is for {table}"
+        else:
+            hint = f"; write [{table}] above the settings"
+        raise ConfigError(
+            f"preset {name!r} has no table [{table}]: its tables are {', '.join(sorted(tables)) or 'none'}{hint}"
+        )
     return dict(tables[table])

@@ -16,6 +16,7 @@ from penstock.dashboard import DashboardError
 from penstock.flags import parse_flags
 
 NICENESS = 10  # behind rollout workers, whose is 5
+_RUNS = Path("runs")
 _CLOSE_SECONDS = 3  # streams look twice a second, or once, whether it ends
 
 
@@ -23,7 +24,7 @@ _CLOSE_SECONDS = 3  # streams look twice a second, or once, whether it ends
 class Flags:
     """Show runs in the browser while they train: learning, speed and what limits it, hardware, log."""
 
-    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (_RUNS,)
     """Runs, or folders that hold runs."""
     port: int = 0
     """Port on 127.0.0.1; 0: any that is free."""
@@ -41,7 +42,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     DashboardError
-        The extra "dashboard" is not installed, or the port is taken.
+        The extra "dashboard" is not installed, a folder is not there, or the port is taken.
     """
     flags = parse_flags(Flags, args, prog="penstock dashboard")
     try:
@@ -53,8 +54,9 @@ def command(args: list[str]) -> int:
     except ImportError as error:
         raise DashboardError(f"the dashboard needs {error.name}: pip install 'penstock[dashboard]'") from None
     for place in flags.dirs:
-        if place.exists() and not place.is_dir():
-            raise DashboardError(f"{place} is a file: give runs, or folders that hold runs")
+        if not place.is_dir() and (place.exists() or place != _RUNS):  # runs/ is made by the first training
+            problem = "is a file" if place.exists() else "is not there"
+            raise DashboardError(f"{place} {problem}: give runs, or folders that hold runs")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -17,7 +17,14 @@ from penstock.engine.exploits import open_population
 from penstock.engine.following import open_schedule
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, checkpoints_to_go_on_from, open_policies
-from penstock.engine.preparation import look_at, note_of_precision, require_device, require_learners
+from penstock.engine.preparation import (
+    look_at,
+    note_of_budget,
+    note_of_precision,
+    note_of_workers,
+    require_device,
+    require_learners,
+)
 from penstock.engine.supervisor import Supervisor
 from penstock.envs.spaces import ObservationSpec
 from penstock.envs.spec import EnvSpec
@@ -142,10 +149,12 @@ def _opened(
         open_schedule(schedule, policies, checkpoints, changes)
     population = open_population(config, policies, checkpoints, changes)
     lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
-    precision = note_of_precision(policies[0].algorithm)
+    own = [note_of_workers(config), note_of_precision(policies[0].algorithm)]
+    if len(policies) == 1:
+        own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
     supervisor = Supervisor(
         config, policies, env, found.seen[0].frame_skip, run,
-        [*([] if precision is None else [precision]), *notes], population, lines, schedule,
+        [*(note for note in own if note), *notes], population, lines, schedule,
     )  # fmt: skip
     supervisor.progress.seconds += time.monotonic() - began
     return Training(config, env, policies, run, supervisor)

@@ -25,9 +25,12 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.making import Probed, agents_of, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
+from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
 from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.policy import environment_named_by
+
+_CROWD = 4  # rollout workers per core beyond which they are warned of
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
@@ -180,6 +183,34 @@ def note_of_precision(algorithm: Algorithm) -> str | None:
             "precision='auto' takes what is fast"
         )
     return None
+
+
+def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
+    """Return the note that whole batches pass ``total_steps``; None where they end there.
+
+    Parameters
+    ----------
+    config, shape
+        Settings of the run, and the numbers of its policy's arena.
+    steps
+        Steps that the run has learned from already.
+    """
+    batch, total = shape.segment_length * shape.segments_per_batch, config.total_steps
+    end = steps + -(-(total - steps) // batch) * batch
+    if steps >= total or end == total:
+        return None
+    return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at step {end}"
+
+
+def note_of_workers(config: Config) -> str | None:
+    """Return the warning that there are many more rollout workers than cores; None where there are not."""
+    cores, each = whole_cores(), config.workers_per_node
+    if config.backend != "local" or each <= _CROWD * cores:
+        return None
+    return (
+        f"num_workers={each} on {cores} core{'' if cores == 1 else 's'}: each is a process that takes memory, and none "
+        f"of them gets more than {cores / each:.1%} of a core; leave num_workers out for one per core"
+    )
 
 
 def _devices(algorithm: Algorithm) -> tuple[torch.device, torch.device]:

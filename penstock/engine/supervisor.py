@@ -40,6 +40,7 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.engine.watching.time_spent import rows_by_kind
+from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
@@ -112,6 +113,7 @@ class Supervisor:
             progress.tuned = policy.tuned
             if (best := policy.best()) is not None:
                 progress.best_return = best.mean_return
+        self._stood_at = self.progress.steps
         self.progress.seconds = policies[0].start.seconds
         self.progress.run_dir = None if run_directory is None else os.fspath(run_directory.path)
         hangs = HangWatch(specs, arena)
@@ -175,6 +177,8 @@ class Supervisor:
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
+                if spent := self._spent(goal, deadline):
+                    self._chronicle.event(spent)
                 self._set_goal(goal)
                 while not (reason := self._reason_to_stop(goal, deadline, interrupted)):
                     self._turn()
@@ -288,6 +292,19 @@ class Supervisor:
             return "seconds"
         return ""
 
+    def _spent(self, goal: int, deadline: float | None) -> str:
+        """Return the reason why there is nothing to train, and what to set for more; "" while there is."""
+        steps = self.progress.steps
+        if steps >= goal:
+            return (
+                f"nothing is left to train: the run stands at step {steps:,}, and total_steps={goal} is spent: set "
+                f"total_steps={steps + goal} or more, or in Python call train(steps)"
+            )
+        if deadline is not None and time.monotonic() >= deadline:
+            limit = self._config.max_seconds
+            return f"nothing is left to train: max_seconds={limit:g} are spent: set more"
+        return ""
+
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self._config.total_steps)
 
@@ -381,7 +398,10 @@ class Supervisor:
         if self._run_directory is not None:
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self.saves.save_run(self.meta(), self.progress.steps, FAREWELL_SECONDS)
-            if self._run_directory.checkpoints.steps():
+            is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
+            has_learned = self.progress.steps > self._stood_at
+            # What failed at once, or before anything was learned, would fail again in the same way.
+            if has_learned and not is_at_once and self._run_directory.checkpoints.steps():
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)

@@ -227,19 +227,21 @@ class RunDirectory:
         """Names of the policies; empty where there is one."""
         return list(self.info.get("policies", ()))
 
-    def resume_command(self, stopped: str = "") -> str:
-        """The command that goes on with the run: where a budget is spent, with as much of it again.
+    def resume_command(self, steps: int, *, is_out_of_time: bool = False) -> str:
+        """Return the command that resumes the run: where a budget is spent, with as much of it again.
 
         Parameters
         ----------
-        stopped
-            What ended it: "steps", "seconds", or anything else.
+        steps
+            Steps that the run has learned from.
+        is_out_of_time
+            ``max_seconds`` ended the run.
         """
-        steps, seconds, more = self.config.get("total_steps"), self.config.get("max_seconds"), ""
-        if stopped == "steps" and steps:
-            more = f" --total-steps {2 * steps}"
-        elif stopped == "seconds" and seconds:
-            more = f" --max-seconds {max(1, round(seconds))}"
+        total, seconds, more = self.config.get("total_steps"), self.config.get("max_seconds"), ""
+        if total and steps >= total:  # a batch may have passed the budget
+            more += f" --total-steps {steps + total}"
+        if is_out_of_time and seconds:
+            more += f" --max-seconds {max(1, round(seconds))}"
         return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:

@@ -359,11 +359,15 @@ def test_it_is_in_the_way_of_nobody_and_loads_no_torch(served):
 
 @pytest.mark.parametrize(
     ("args", "message"),
-    [(["FILE"], "is a file: give runs"), (["--port", "PORT"], "cannot be had: Address already in use")],
+    [
+        (["FILE"], "is a file: give runs"),
+        (["runs", "NOTHERE"], "nothere is not there: give runs, or folders that hold runs"),
+        (["--port", "PORT"], "cannot be had: Address already in use"),
+    ],
 )
 def test_what_cannot_be_served_is_told(served, tmp_path, args, message):
     (tmp_path / "file").touch()
-    words = {"FILE": str(tmp_path / "file"), "PORT": str(served.port)}
+    words = {"FILE": str(tmp_path / "file"), "NOTHERE": str(tmp_path / "nothere"), "PORT": str(served.port)}
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli", "dashboard", *(words.get(arg, arg) for arg in args)],
         capture_output=True, text=True, check=False,

@@ -18,7 +18,7 @@ from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
 from penstock.engine.paths.segment_learner import READER
-from penstock.engine.preparation import run_shape
+from penstock.engine.preparation import note_of_workers, run_shape
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -209,3 +209,12 @@ def test_the_learner_goes_on_while_one_worker_delivers_nothing(num_workers, num_
     for _ in range(6):
         traffic.write_until_all_wait(others)
         assert traffic.learn()
+
+
+@pytest.mark.parametrize(("num_workers", "warned"), [(None, False), (8, False), (9, True), (500, True)])
+def test_many_more_workers_than_cores_are_warned_of_with_both_numbers(num_workers, warned, monkeypatch):
+    monkeypatch.setattr("penstock.engine.preparation.whole_cores", lambda: 2)
+    monkeypatch.setattr("penstock.ipc.whole_cores", lambda: 2)
+    note = note_of_workers(make_config(PPO.Config, {"env": "none", "num_workers": num_workers}))
+    assert (note is not None) is warned
+    assert note is None or f"num_workers={num_workers} on 2 cores: each is a process" in note
