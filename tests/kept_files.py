@@ -5,6 +5,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from penstock.runs.documents import read_ordinary
+
 NOTES = "notes.txt"
 
 
@@ -49,11 +51,11 @@ def make_damaged(checkpoint: Path) -> None:
 
 def make_unreadable(checkpoint: Path, monkeypatch) -> None:
     """Let the disk fail under a checkpoint's weights: permissions would not stop root."""
-    read, weights = Path.read_bytes, checkpoint / "weights.safetensors"
+    weights = checkpoint / "weights.safetensors"
 
-    def fails(path: Path) -> bytes:
+    def fails(path: Path, most_nbytes: int) -> bytes:
         if path == weights:
             raise OSError(5, "Input/output error", str(path))
-        return read(path)
+        return read_ordinary(path, most_nbytes)
 
-    monkeypatch.setattr(Path, "read_bytes", fails)
+    monkeypatch.setattr("penstock.runs.checkpoint.read_ordinary", fails)
