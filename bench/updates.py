@@ -45,10 +45,10 @@ from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.backends.launcher import KEEP_MEMORY
+from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths.replay import make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import LearnerState, Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from tests.engine.collecting import Collecting

@@ -1,37 +1,17 @@
-"""The algorithms, one file each. This registry names them without importing torch."""
+"""Algorithms, one file each, loaded by name; importing this loads no torch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.algorithms.registry import ALGORITHMS
 from penstock.config import ConfigError, closest, find_object
 from penstock.imports import place_of
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
 
-ALGORITHMS = {
-    "appo": "penstock.algorithms.appo:APPO",
-    "ppo": "penstock.algorithms.ppo:PPO",
-    "a2c": "penstock.algorithms.a2c:A2C",
-    "a3c": "penstock.algorithms.a3c:A3C",
-    "impala": "penstock.algorithms.impala:IMPALA",
-    "impact": "penstock.algorithms.impact:IMPACT",
-    "clear": "penstock.algorithms.clear:CLEAR",
-    "laser": "penstock.algorithms.laser:LASER",
-    "pqn": "penstock.algorithms.pqn:PQN",
-    "dqn": "penstock.algorithms.dqn:DQN",
-    "rainbow": "penstock.algorithms.rainbow:Rainbow",
-    "apex": "penstock.algorithms.apex:ApeX",
-    "r2d2": "penstock.algorithms.r2d2:R2D2",
-    "ddpg": "penstock.algorithms.ddpg:DDPG",
-    "td3": "penstock.algorithms.td3:TD3",
-    "sac": "penstock.algorithms.sac:SAC",
-    "tqc": "penstock.algorithms.tqc:TQC",
-    "crossq": "penstock.algorithms.crossq:CrossQ",
-    "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
-}
-
+__all__ = ["ALGORITHMS", "algorithm_id", "load_algorithm"]
 
 def load_algorithm(name: str) -> type[Algorithm]:
     """Import an algorithm by its name on the command line, or by "module:Class" or "file.py:Class".

@@ -20,11 +20,11 @@ from penstock.config import Config, ConfigError
 from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.contracts import LeavesNothing
 from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
 from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import look_at, run_shape, settled_precision
-from penstock.engine.roles.specs import LeavesNothing
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE
 from penstock.envs.spec import EnvSpec

@@ -18,9 +18,9 @@ import numpy as np
 
 from penstock.bench import BenchError
 from penstock.engine.backends.process import poll_until_stopped
+from penstock.engine.contracts import Role
 from penstock.engine.messages import Stop
 from penstock.engine.roles.policy_worker import PolicyWorker
-from penstock.engine.roles.specs import Role
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape

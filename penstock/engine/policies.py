@@ -13,9 +13,9 @@ from penstock.algorithms import algorithm_id
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
+from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape, with_guests
-from penstock.engine.roles.learner import LearnerState, Start
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.experience.tunables import Tunables

@@ -11,17 +11,18 @@ import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config
+from penstock.engine.contracts import RoleSpec, Start
 from penstock.engine.groups.following import Follower, RankRole
 from penstock.engine.groups.meeting import GroupSpec
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.paths.guests import GuestPath
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
-from penstock.engine.roles.learner import Learner, Start
+from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roles.together import LearnersRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RoleKind, RunShape

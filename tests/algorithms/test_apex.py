@@ -8,9 +8,9 @@ from penstock.algorithms.apex import ApeX
 from penstock.config import ConfigError, make_config
 from penstock.engine.acting.inference import Inference
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.contracts import Start
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import Start
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
@@ -96,7 +96,7 @@ def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_fin
     replay.buffer.update_priorities = lambda ids, values: given.update(zip(ids.tolist(), values.tolist(), strict=True))
     worker = RolloutWorker(
         RolloutSpec(0, env, (ReplayPath(replay),), config.seed, 0, 1), arena, lambda *report: None,
-        [Inference(arena, algorithm, "cpu", ReplayPath(replay))],
+        [Inference(arena, algorithm, "cpu", ReplayPath(replay).steps_taken)],
     )  # fmt: skip
     for _ in range(60):
         assert worker.poll()

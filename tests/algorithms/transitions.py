@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import make_config
+from penstock.engine.contracts import Start
 from penstock.engine.paths.replay import make_replay
-from penstock.engine.roles.learner import Start
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_

@@ -18,11 +18,12 @@ from penstock.algorithms.bases.segment import Metrics, SegmentAlgorithm
 from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.acting.inference import Inference
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.messages import Learned, Save
 from penstock.engine.paths.segment_learner import READER, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import look_at, run_shape
-from penstock.engine.roles.learner import Learner, LearnerState, Start
+from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
@@ -77,7 +78,7 @@ class Polled:
         self.weights.publish(FIRST_VERSION, 0)
         self.reports = Reports()
         is_central = infers_centrally(config.inference, self.algorithm)
-        inference = Inference(self.arena, self.algorithm, "cpu", path)
+        inference = Inference(self.arena, self.algorithm, "cpu", path.steps_taken)
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(

@@ -9,9 +9,9 @@ import numpy as np
 
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.dqn import DQN
+from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.paths.replay_learner import ReplayLearner
-from penstock.engine.roles.learner import LearnerState, Start
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.experience.run_replay import Replay

@@ -59,7 +59,7 @@ def exact():
 
 def on_gpu(algorithm=Recording, **settings):
     run = Collecting(algorithm, inference="central", **settings)
-    inference = DeviceInference(run.arena, run.algorithm, "cuda", SegmentPath(), run.reports.append)
+    inference = DeviceInference(run.arena, run.algorithm, "cuda", SegmentPath().steps_taken, run.reports.append)
     run.policy_worker = PolicyWorker(run.arena, inference)
     return run, inference
 
@@ -102,7 +102,7 @@ def test_a_graph_answers_with_the_weights_of_now():
 
 def test_bfloat16_graphs_answer_what_bfloat16_answers_operation_by_operation():
     run, inference = on_gpu(Recording, num_groups=1, precision="bfloat16", hidden_sizes=(64, 64))
-    plain = Inference(run.arena, run.algorithm, "cuda", SegmentPath())
+    plain = Inference(run.arena, run.algorithm, "cuda", SegmentPath().steps_taken)
     run.workers[0].poll()
     rows, answers = run.arena.requests.rows[0], []
     for one in (inference, inference, plain):

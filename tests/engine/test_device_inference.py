@@ -29,7 +29,7 @@ class Scheduled(APPO):
 
 
 def device_inference(run):
-    return DeviceInference(run.arena, run.algorithm, "cpu", SegmentPath(), run.reports.append)
+    return DeviceInference(run.arena, run.algorithm, "cpu", SegmentPath().steps_taken, run.reports.append)
 
 
 def capturing(inference):
@@ -140,7 +140,8 @@ def test_a_graph_that_cannot_be_captured_is_reported_once_and_answers_come_witho
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    inference, plain = capturing(device_inference(run)), Inference(run.arena, run.algorithm, "cpu", SegmentPath())
+    inference = capturing(device_inference(run))
+    plain = Inference(run.arena, run.algorithm, "cpu", SegmentPath().steps_taken)
     for worker in run.workers:
         worker.poll()
     for groups in ([0], [0, 1]):

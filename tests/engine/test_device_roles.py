@@ -14,11 +14,11 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.config import make_config
 from penstock.engine import roster
+from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.device import Companion, DeviceRole, Pair
-from penstock.engine.roles.learner import LearnerState
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs, shares_device

@@ -19,10 +19,11 @@ from penstock.algorithms.a3c import A3C
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.config import make_config
 from penstock.engine.backends import restarts
+from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.paths.hogwild import ActorLearner, SharedParameters, begin
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import ACTIVITY

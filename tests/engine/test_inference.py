@@ -120,11 +120,11 @@ def test_batches_of_different_sizes_in_turn_are_answered_as_each_by_itself():
     for _ in range(3):
         run.poll()
     run.workers[0].poll()
-    arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu", SegmentPath())
+    arena, inference = run.arena, Inference(run.arena, run.algorithm, "cpu", SegmentPath().steps_taken)
     (number,) = set(arena.requests.pending().numbers.tolist())
     for groups in ([0, 1], [1], [0, 1], [0], [1], [1, 0]):
         answers = []
-        for answering in (inference, Inference(run.arena, run.algorithm, "cpu", SegmentPath())):
+        for answering in (inference, Inference(run.arena, run.algorithm, "cpu", SegmentPath().steps_taken)):
             arena.columns["log_prob"].fill(-7.0)
             answering.answer(Pending(np.array(groups), np.full(len(groups), number)))
             answers.append([arena.columns[name].copy() for name in ("action", "log_prob")])

@@ -5,9 +5,9 @@ import pytest
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
 from penstock.engine.paths.segment_learner import READER
-from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint

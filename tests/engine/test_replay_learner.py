@@ -15,9 +15,10 @@ from penstock.algorithms.apex import ApeX
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.td3 import TD3
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Saved, SetWeights, WeightsSet
 from penstock.engine.paths.replay_learner import ReplayLearner
-from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearnerState, LearningDiverged
+from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
 from penstock.experience.arena import Control
 from tests.comparing import identical
 from tests.engine.collecting import FIRST_VERSION, SHORT, saved

@@ -14,9 +14,9 @@ from penstock.algorithms.r2d2 import R2D2
 from penstock.config import make_config
 from penstock.engine.acting.inference import Inference
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.contracts import Start
 from penstock.engine.paths.sequences import SequencePath
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.learner import Start
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.trainer import Trainer
@@ -186,7 +186,7 @@ def collected(inference="local", **settings):
     SharedWeights(model, arena.weights).publish(0, 0)
     arena.control[Control.GOAL] = 10**9
     path, _ = SequencePath.open(algorithm, arena.shape, Start(), None)
-    actor = Inference(arena, algorithm, "cpu", path)
+    actor = Inference(arena, algorithm, "cpu", path.steps_taken)
     policy_worker = PolicyWorker(arena, actor) if inference == "central" else None
     spec = RolloutSpec(0, env, (path,), config.seed, 0, 1)
     worker = RolloutWorker(spec, arena, lambda report: None, [] if policy_worker else [actor])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.algorithms.registry import names_for
 from penstock.config import Config as AnyConfig
 from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
@@ -182,7 +182,7 @@ class Algorithm:
     def _require_fitting(self, action: ActionSpec) -> None:
         if action.kind in self.actions:
             return
-        fitting = [name for name in ALGORITHMS if action.kind in load_algorithm(name).actions]
+        fitting = names_for(action.kind)
         raise ConfigError(
             f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {action.kind} "
             f"({_described(action)}): use {' or '.join([', '.join(fitting[:-1]), fitting[-1]])}"

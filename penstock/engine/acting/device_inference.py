@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Request
-from penstock.engine.acting.inference import Inference, request_fields
+from penstock.engine.acting.inference import Inference, StepsTaken, request_fields
 from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.messages import Note, Tell
-from penstock.engine.paths import DataPath
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.experience.requests import Pending
@@ -126,7 +125,7 @@ class DeviceInference(Inference):
 
     Parameters
     ----------
-    arena, algorithm, device, path, weights
+    arena, algorithm, device, steps_taken, weights
         As for `Inference`. On a CPU nothing is captured; everything else is the same.
     report
         Called with a `Note` if graphs were to be captured and cannot.
@@ -137,7 +136,7 @@ class DeviceInference(Inference):
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
-        path: DataPath,
+        steps_taken: StepsTaken,
         report: Tell,
         weights: MakeWeights = through_block,
     ) -> None:
@@ -146,7 +145,7 @@ class DeviceInference(Inference):
         self._pool: Any = None  # memory of the first graph, which the others share: no two of them run at once
         self._report = report
         with self._on_stream():
-            super().__init__(arena, algorithm, device, path, weights)
+            super().__init__(arena, algorithm, device, steps_taken, weights)
             # Copies of weights in bfloat16 that outlive an operation would not be made anew by a graph.
             self._autocast = algorithm.autocast(self._device, cache=False)
             self._sizes = bucket_sizes(arena.shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +15,8 @@ from penstock.experience.layout import RunShape
 from penstock.experience.requests import NOT_ASKED, Pending
 from penstock.ipc import gather, scatter
 
-if TYPE_CHECKING:
-    from penstock.engine.paths.base import DataPath
+StepsTaken = Callable[[int, int], int]
+"""Steps that exploration is scheduled by, given the steps learned from and the number of actions requested."""
 
 
 def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
@@ -48,8 +49,8 @@ class Inference:
         Says how to act and what to record.
     device
         Where the model runs.
-    path
-        The run's data path: it counts the steps that exploration is scheduled by.
+    steps_taken
+        `DataPath.steps_taken` of the run's data path.
     weights
         By which way the newest ones come.
     """
@@ -59,12 +60,12 @@ class Inference:
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
-        path: DataPath,
+        steps_taken: StepsTaken,
         weights: MakeWeights = through_block,
     ) -> None:
         self._arena = arena
         self._algorithm = algorithm
-        self._path = path
+        self._steps_taken = steps_taken
         self._device = torch.device(device)
         self._autocast = algorithm.autocast(self._device)
         self._model = algorithm.build_model().to(self._device)
@@ -95,7 +96,7 @@ class Inference:
         if shape.state_size:
             memory = requests.memory(pending)
             fields["memory"][:] = memory[is_asked]
-        columns, memory_after = self._act(len(rows), self._path.steps_taken(self._weights.steps, len(rows)))
+        columns, memory_after = self._act(len(rows), self._steps_taken(self._weights.steps, len(rows)))
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values)
         arena.columns["version"][rows] = self._weights.version

@@ -15,9 +15,10 @@ from multiprocessing.reduction import ForkingPickler
 from penstock.engine.backends import launcher
 from penstock.engine.backends.process import Told, describe_status, tell
 from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Command, Died, Failed, Handler, Of, Ready, Report, Stop, To
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roles.together import LearnersRole, parts_of
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena

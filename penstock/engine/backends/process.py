@@ -16,8 +16,9 @@ from multiprocessing.connection import Connection
 import setproctitle
 
 from penstock.engine.backends.interruption import leave_to_supervisor
+from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.messages import Failed, Ready, Stop
-from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal

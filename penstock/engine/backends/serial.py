@@ -10,8 +10,9 @@ import torch
 
 from penstock.engine.backends.process import failure_of
 from penstock.engine.backends.restarts import Restarts
+from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
-from penstock.engine.roles.specs import Role, RoleSpec, RolloutRole, left_as_found, policy_of
+from penstock.engine.roles.specs import RolloutRole, left_as_found, policy_of
 from penstock.experience.arena import Control, ExperienceArena
 
 

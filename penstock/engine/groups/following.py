@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.groups.meeting import GroupSpec, Seat
 from penstock.engine.groups.parcels import Kind, Post, batch_in, state_in
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.paths import data_path
-from penstock.engine.roles.specs import LeavesNothing, Role, begin_on
+from penstock.engine.roles.specs import begin_on
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import RoleKind

@@ -15,6 +15,7 @@ from dataclasses import replace
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import choose, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
@@ -24,7 +25,7 @@ from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind

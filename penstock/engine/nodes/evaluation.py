@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.engine.acting.weights import BestWeights
+from penstock.engine.contracts import Role
 from penstock.engine.messages import Candidate, Command, Died, Evaluate, Evaluated, Scored, Tell
 from penstock.engine.roles.evaluator import Evaluator
-from penstock.engine.roles.specs import EvaluatorRole, Role
+from penstock.engine.roles.specs import EvaluatorRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES, RoleKind
 from penstock.runs.checkpoint import CheckpointError

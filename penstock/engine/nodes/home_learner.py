@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
+from penstock.engine.contracts import Role
 from penstock.engine.messages import Tell
-from penstock.engine.roles.specs import LearnerRole, Role
+from penstock.engine.roles.specs import LearnerRole
 from penstock.experience.arena import ExperienceArena
 
 

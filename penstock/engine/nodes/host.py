@@ -22,11 +22,12 @@ import numpy as np
 from penstock.engine.backends import launcher
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed, Note, Report
 from penstock.engine.nodes.learning import HomeLost
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
-from penstock.engine.roles.specs import PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import PolicyRole, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape

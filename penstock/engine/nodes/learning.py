@@ -10,10 +10,10 @@ from datetime import timedelta
 
 from torch.distributed import DistError, DistStoreError
 
+from penstock.engine.contracts import Role
 from penstock.engine.groups.following import RankRole
 from penstock.engine.groups.meeting import CALLED, GroupSpec, mark, store_of
 from penstock.engine.messages import Command, Tell
-from penstock.engine.roles.specs import Role
 from penstock.experience.arena import Control, ExperienceArena
 
 LONGEST = timedelta(hours=1)  # that is waited at once

@@ -15,11 +15,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
 from penstock.engine.nodes.link import Link, Seat
 from penstock.engine.nodes.steps import StepSeat
 from penstock.engine.nodes.stream import welcome
-from penstock.engine.roles.specs import Role
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.nodes.blocks import Frame, Kind, StreamError, Views, array_views, nbytes_of, views_of
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, connect
-from penstock.engine.roles.specs import LeavesNothing, Role
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState
 
@@ -49,29 +49,6 @@ class Home:
     run: int
     node: int
     incarnation: int
-
-
-@dataclass(frozen=True)
-class SenderRole(LeavesNothing):
-    """The sender of one policy."""
-
-    home: Home
-    path: DataPath
-    policy: int = 0
-    num_threads: int = 1
-    is_vital: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        """ "sender-<number>"."""
-        return f"{SENDER}-{self.policy}"
-
-    def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Connect home."""
-        from penstock.engine.nodes.steps import StepSender
-
-        make = StepSender if self.path.travels == "steps" else Sender
-        return make(arena.policies[self.policy], self.home, self.path)
 
 
 def keep_all_slots(arena: ExperienceArena) -> None:
@@ -186,3 +163,34 @@ class Sender:
 
     def _take_grant(self, numbers: np.ndarray) -> None:
         self._arena.slots.claim(numbers, SlotState.READING, SlotState.FREE, 0)
+
+
+@dataclass(frozen=True)
+class SenderRole(LeavesNothing):
+    """The sender of one policy.
+
+    Attributes
+    ----------
+    home, path
+        Arguments of the sender.
+    make
+        Class of the sender.
+    policy
+        Number of the policy.
+    """
+
+    home: Home
+    path: DataPath
+    make: type[Sender]
+    policy: int = 0
+    num_threads: int = 1
+    is_vital: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """ "sender-<number>"."""
+        return f"{SENDER}-{self.policy}"
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Connect home."""
+        return self.make(arena.policies[self.policy], self.home, self.path)

@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import Config
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.following import RankRole
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.home_learner import HomeLearnerRole
 from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
-from penstock.engine.nodes.sender import Home, SenderRole
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RoleSpec, RolloutRole
+from penstock.engine.nodes.sender import Home, Sender, SenderRole
+from penstock.engine.nodes.steps import StepSender
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.experience.layout import RunShape
 from penstock.travelling import packed
 
@@ -65,7 +67,9 @@ class Tasks:
             specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
         if self._evaluations is not None and number == 0:
             specs.append(self._evaluations.role())
-        specs += [SenderRole(home, path.away(), policy) for policy, path in enumerate(self._rollouts[0].rollout.paths)]
+        for policy, path in enumerate(self._rollouts[0].rollout.paths):
+            away = path.away()
+            specs.append(SenderRole(home, away, StepSender if away.travels == "steps" else Sender, policy))
         return self._pickled(shape, specs)
 
     def of_learner(self, rank: int, num_threads: int) -> bytes:

@@ -13,52 +13,16 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import Actor, ExperienceWriter, LearnerState, RoleSpec, Start
     from penstock.engine.messages import Tell
     from penstock.engine.paths.apprentices import Apprentice
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
-    from penstock.engine.roles.specs import RoleSpec
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.experience.layout import RunShape
-    from penstock.experience.requests import Pending
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
-
-
-class ExperienceWriter(Protocol):
-    """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
-
-    waits_for: str
-    """Activity of the rollout worker while `open` returns False."""
-    is_open: bool
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Global row at which each lane stands, int64 ``[N]``."""
-        ...
-
-    def open(self) -> bool:
-        """Make room for a step of every lane; False while there is none."""
-        ...
-
-    def restart_if_fenced(self) -> None:
-        """Begin anew what a new run epoch has made worthless."""
-        ...
-
-    def record(self) -> None:
-        """Write what the lanes' last step brought."""
-        ...
-
-    def make_way(self) -> None:
-        """Hand over what others' experience waits for; called while the group's lanes of another policy cannot step."""
-        ...
-
-
-class Actor(Protocol):
-    """Role part that answers requests at once."""
-
-    def answer(self, pending: Pending) -> None: ...
 
 
 class Rehearsal(Protocol):
@@ -162,7 +126,7 @@ class DataPath:
         """Make what chooses actions on a device."""
         from penstock.engine.acting.inference import Inference
 
-        return Inference(arena, algorithm, device, self)
+        return Inference(arena, algorithm, device, self.steps_taken)
 
     def writer(
         self,

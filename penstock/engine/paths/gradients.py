@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from penstock.config import Config
-from penstock.engine.paths.base import Actor, ExperienceWriter, Rehearsal
+from penstock.engine.contracts import Actor, ExperienceWriter
+from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segments import OwnSegmentWriter
 
 if TYPE_CHECKING:
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

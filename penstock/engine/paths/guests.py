@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.paths.base import DataPath, ExperienceWriter
+from penstock.engine.contracts import ExperienceWriter
+from penstock.engine.paths.base import DataPath
 from penstock.experience.guest_rows import GuestRows
 
 if TYPE_CHECKING:
-    from penstock.engine.paths.base import Actor
+    from penstock.engine.contracts import Actor
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

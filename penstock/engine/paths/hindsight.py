@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.config import ConfigError, ReplayConfig
-from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.hindsight import HindsightWriter
 from penstock.replay import Field
 
 if TYPE_CHECKING:
-    from penstock.engine.roles.learner import Start
+    from penstock.engine.contracts import Start
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.envs.single import SingleLanes

@@ -21,9 +21,10 @@ from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.segment import SegmentAlgorithm, require_finite
 from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Diverged, LearnedInWorker, Tell
 from penstock.engine.paths.base import DataPath
-from penstock.engine.roles.learner import REPORT_INTERVAL, LearnerState, skipped_again
+from penstock.engine.roles.learner import REPORT_INTERVAL, skipped_again
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
@@ -143,7 +144,7 @@ class ActorLearner(Inference):
     def __init__(
         self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, path: DataPath, report: Tell
     ) -> None:
-        super().__init__(arena, algorithm, "cpu", path, weights=Copy)
+        super().__init__(arena, algorithm, "cpu", path.steps_taken, weights=Copy)
         config = algorithm.config
         self._config = self._untuned = config
         self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))

@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Save, Tell
 from penstock.engine.paths.hogwild import SharedParameters, take_squares
-from penstock.engine.roles.learner import REPORT_INTERVAL, Learner, LearnerState
+from penstock.engine.roles.learner import REPORT_INTERVAL, Learner
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.ipc import fence, taking_turns
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, MixtureConfig
-from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.contents import load_contents
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, keep_segments, make_store
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -93,7 +94,7 @@ class MixturePath(SegmentPath):
         """Take full slots, and draw from the stores."""
         from penstock.engine.paths.mixture_learner import MixtureLearner
 
-        return MixtureLearner(algorithm, arena, state, learning, report, weights, self)
+        return MixtureLearner(algorithm, arena, state, learning, report, weights, self.stores, self.saved_at)
 
     @property
     def saving_apart(self) -> int:

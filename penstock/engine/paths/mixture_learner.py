@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,18 +11,15 @@ from torch import Tensor
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.weights import MakeWeights
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Save, Tell
 from penstock.engine.paths.contents import save_contents
 from penstock.engine.paths.drawing import Ahead, InTurn, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
-from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
-from penstock.experience.segment_store import Segments
+from penstock.experience.segment_store import Segments, SegmentStore
 from penstock.runs.store import CheckpointStore
-
-if TYPE_CHECKING:
-    from penstock.engine.paths.mixture import MixturePath
 
 
 class MixtureLearner(SegmentLearner):
@@ -34,8 +32,10 @@ class MixtureLearner(SegmentLearner):
     ----------
     algorithm, arena, state, learning, report, weights
         As for `SegmentLearner`.
-    path
-        The run's data path, with the stores.
+    stores
+        Replayed segments, a store per source.
+    saved_at
+        Directory that checkpoints write the stores to; None: nowhere.
     """
 
     def __init__(
@@ -46,11 +46,12 @@ class MixtureLearner(SegmentLearner):
         learning: dict[str, Any] | None,
         report: Tell,
         weights: MakeWeights,
-        path: MixturePath,
+        stores: tuple[SegmentStore, ...],
+        saved_at: Path | None,
     ) -> None:
         super().__init__(algorithm, arena, state, learning, report, weights)
-        self._path = path
-        self._stores = path.stores
+        self._stores = stores
+        self._saved_at = saved_at
         self._is_filling = True
         self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
         self._ages = dict.fromkeys(self._drawn, 0.0)
@@ -124,9 +125,8 @@ class MixtureLearner(SegmentLearner):
 
     def _save(self, command: Save) -> None:
         super()._save(command)
-        saved_at = self._path.saved_at
-        if isinstance(command.destination, CheckpointStore) and saved_at is not None:
-            buffers = {saved_at / store.source.kind: store.buffer for store in self._stores}
+        if isinstance(command.destination, CheckpointStore) and self._saved_at is not None:
+            buffers = {self._saved_at / store.source.kind: store.buffer for store in self._stores}
             save_contents(buffers, command, self._report)
 
     def experience(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config
-from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.feed import Feed, FeedingSegmentWriter, feed_segments
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.algorithms.bases.segment import SegmentAlgorithm
+    from penstock.engine.contracts import RoleSpec, Start
     from penstock.engine.paths.segment_learner import SegmentLearner
-    from penstock.engine.roles.learner import Start
-    from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

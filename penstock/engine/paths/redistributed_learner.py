@@ -10,9 +10,9 @@ from torch import Tensor
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.algorithms.rudder import build_predictor, told_by
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Tell
 from penstock.engine.paths.segment_learner import SegmentLearner
-from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 

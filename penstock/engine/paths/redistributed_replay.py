@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, ConfigError
-from penstock.engine.paths.base import ExperienceWriter
+from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.redistributed import predictor_numbers
 from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.feed import Feed
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.algorithms.bases.replay import ReplayAlgorithm
+    from penstock.engine.contracts import RoleSpec, Start
     from penstock.engine.paths.replay_learner import ReplayLearner
-    from penstock.engine.roles.learner import Start
-    from penstock.engine.roles.specs import RoleSpec
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

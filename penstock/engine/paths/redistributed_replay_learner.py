@@ -13,9 +13,9 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.rudder import TOLD, build_predictor, contributions, told_by
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Tell
 from penstock.engine.paths.replay_learner import ReplayLearner
-from penstock.engine.roles.learner import LearnerState
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.redistributed import REDISTRIBUTED, UNTRUSTED
 from penstock.experience.run_replay import Replay

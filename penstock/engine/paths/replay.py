@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from penstock.config import Config, ReplayConfig
-from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.engine.contracts import ExperienceWriter
+from penstock.engine.paths.base import DataPath, Rehearsal
 from penstock.engine.paths.contents import load_contents
 from penstock.experience import transitions
 from penstock.experience.outbox import Inbox, NodeReplay, Outbox
@@ -17,10 +18,11 @@ from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer
 if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
     from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.replay_learner import ReplayLearner
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

@@ -12,9 +12,10 @@ from penstock.algorithms.arithmetic.td import largest_error
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Save, Tell
 from penstock.engine.paths.contents import save_contents
-from penstock.engine.roles.learner import Learner, LearnerState
+from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader

@@ -12,8 +12,9 @@ from torch import Tensor
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import AsynchronousConfig
 from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Tell
-from penstock.engine.roles.learner import Learner, LearnerState
+from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch, BatchReader
 from penstock.ipc import SlotState

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import AsynchronousConfig, Config, ConfigError
-from penstock.engine.paths.base import DataPath, ExperienceWriter, Rehearsal
+from penstock.engine.contracts import ExperienceWriter
+from penstock.engine.paths.base import DataPath, Rehearsal
 from penstock.experience.segments import SegmentWriter
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState
     from penstock.engine.messages import Tell
     from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.segment_learner import SegmentLearner
-    from penstock.engine.roles.learner import Learner, LearnerState
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

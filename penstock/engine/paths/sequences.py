@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.engine.paths.base import ExperienceWriter, Rehearsal
+from penstock.engine.contracts import ExperienceWriter
+from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.experience.outbox import Inbox
 from penstock.experience.sequences import SequenceWriter, give_priorities, sequence_fields
@@ -15,8 +16,9 @@ from penstock.replay import Field, ReplayBuffer, Sequences
 if TYPE_CHECKING:
     from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
-    from penstock.engine.roles.learner import Learner, LearnerState, Start
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.engine.backends.process import SLEEP, SPIN
+from penstock.engine.contracts import Role
 from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Command, Tell
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, Role
+from penstock.engine.roles.specs import LearnerRole, PolicyRole
 from penstock.engine.watching.clock import count_as_companion
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import Doorbell
@@ -64,7 +65,7 @@ class DeviceRole:
 
         def build_policy_worker() -> Role:
             device = policy.algorithm.config.device
-            inference = DeviceInference(of_policy, policy.algorithm, device, policy.path, report, weights)
+            inference = DeviceInference(of_policy, policy.algorithm, device, policy.path.steps_taken, report, weights)
             return PolicyWorker(of_policy, inference, policy.number)
 
         return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))

@@ -6,7 +6,6 @@ import copy
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import MakeWeights, through_block, versions_in
+from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import (
     Command,
     Copied,
@@ -66,46 +66,6 @@ def skipped_again(
         raise LearningDiverged(story)
     diverged(story)
     return 0
-
-
-@dataclass(frozen=True)
-class LearnerState:
-    """Progress of learning, without weights and the learner's own state.
-
-    Attributes
-    ----------
-    steps, version, updates
-        Steps learned from, version of the weights, updates made.
-    """
-
-    steps: int = 0
-    version: int = 0
-    updates: int = 0
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start of a run: from nothing, or from a checkpoint.
-
-    Attributes
-    ----------
-    state
-        Where learning stands.
-    learning
-        What the learner alone has, as it was saved.
-    seconds
-        Wall-clock time spent.
-    matches
-        What was known of the pool of opponents, as it was saved.
-    tuned
-        Values of tunable settings that had been set.
-    """
-
-    state: LearnerState = field(default_factory=LearnerState)
-    learning: dict[str, Any] | None = None
-    seconds: float = 0.0
-    matches: dict[str, Any] | None = None
-    tuned: dict[str, float] = field(default_factory=dict)
 
 
 class Learner:

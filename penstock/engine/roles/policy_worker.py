@@ -10,7 +10,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import policy_worker_name
 
 if TYPE_CHECKING:
-    from penstock.engine.paths.base import Actor
+    from penstock.engine.contracts import Actor
 
 
 class PolicyWorker:

@@ -25,7 +25,8 @@ from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
 
 if TYPE_CHECKING:
-    from penstock.engine.paths.base import Actor, DataPath
+    from penstock.engine.contracts import Actor
+    from penstock.engine.paths.base import DataPath
 
 REPORT_INTERVAL = 0.1  # seconds
 

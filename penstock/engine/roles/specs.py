@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from penstock.engine.messages import Command, Tell
+from penstock.engine.contracts import LeavesNothing, Role
+from penstock.engine.messages import Tell
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind, policy_worker_name
-from penstock.ipc import Doorbell
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.contracts import LearnerState
     from penstock.engine.groups.meeting import GroupSpec
     from penstock.engine.paths import DataPath
-    from penstock.engine.roles.learner import LearnerState
     from penstock.experience.feed import Feed
 
 
@@ -33,59 +33,6 @@ def policy_of(role: str) -> int:
     """Number of the policy that a single role is of, by the role's name."""
     _, _, number = role.partition("-")
     return int(number) if number else 0
-
-
-class Role(Protocol):
-    """A part of the engine: a backend polls it, and lets it sleep on its bell when there is nothing to do."""
-
-    bell: Doorbell
-
-    def poll(self) -> bool:
-        """Do one piece of work without waiting for anything; False if there was none."""
-        ...
-
-    def handle(self, command: Command) -> None:
-        """Take a command of the supervisor."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is held open."""
-        ...
-
-
-class RoleSpec(Protocol):
-    """Makes a role; picklable."""
-
-    @property
-    def name(self) -> str:
-        """Name of the role, such as "rollout-0"."""
-        ...
-
-    @property
-    def num_threads(self) -> int:
-        """Native threads that the role may use."""
-        ...
-
-    @property
-    def is_vital(self) -> bool:
-        """Whether the run ends with the role; others are replaced."""
-        ...
-
-    def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the role."""
-        ...
-
-    def successor(self, arena: ExperienceArena) -> RoleSpec:
-        """Take back what the role held, which is dead; return who comes in its place."""
-        ...
-
-
-class LeavesNothing:
-    """A role that holds nothing when it dies: its successor is told the same."""
-
-    def successor(self, arena: ExperienceArena) -> Self:
-        """Return the same."""
-        return self
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from functools import partial
 from typing import ClassVar
 
 from penstock.engine.backends.process import failure_of
+from penstock.engine.contracts import LeavesNothing, Role, RoleSpec
 from penstock.engine.messages import Command, Of, Report, Tell, To
 from penstock.engine.roles.device import DeviceRole
-from penstock.engine.roles.specs import LearnerRole, LeavesNothing, PolicyRole, RedistributorRole, Role, RoleSpec
+from penstock.engine.roles.specs import LearnerRole, PolicyRole, RedistributorRole
 from penstock.experience.arena import ExperienceArena
 
 

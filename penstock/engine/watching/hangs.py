@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.rollout_worker import RolloutWorker
-from penstock.engine.roles.specs import EvaluatorRole, RoleSpec, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, RolloutRole
 from penstock.engine.watching.clock import ACTIVITY, SINCE
 from penstock.experience.arena import ExperienceArena
 from penstock.play.player import lanes_for

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.roles.specs import RoleSpec
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching.clock import CPU, WALL
 from penstock.experience.layout import RoleKind, RunShape

@@ -1,0 +1,32 @@
+"""Names of the algorithms, and the places of their classes; nothing of theirs is imported before it is asked for."""
+
+from __future__ import annotations
+
+from penstock.config import find_object
+
+ALGORITHMS = {
+    "appo": "penstock.algorithms.appo:APPO",
+    "ppo": "penstock.algorithms.ppo:PPO",
+    "a2c": "penstock.algorithms.a2c:A2C",
+    "a3c": "penstock.algorithms.a3c:A3C",
+    "impala": "penstock.algorithms.impala:IMPALA",
+    "impact": "penstock.algorithms.impact:IMPACT",
+    "clear": "penstock.algorithms.clear:CLEAR",
+    "laser": "penstock.algorithms.laser:LASER",
+    "pqn": "penstock.algorithms.pqn:PQN",
+    "dqn": "penstock.algorithms.dqn:DQN",
+    "rainbow": "penstock.algorithms.rainbow:Rainbow",
+    "apex": "penstock.algorithms.apex:ApeX",
+    "r2d2": "penstock.algorithms.r2d2:R2D2",
+    "ddpg": "penstock.algorithms.ddpg:DDPG",
+    "td3": "penstock.algorithms.td3:TD3",
+    "sac": "penstock.algorithms.sac:SAC",
+    "tqc": "penstock.algorithms.tqc:TQC",
+    "crossq": "penstock.algorithms.crossq:CrossQ",
+    "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
+}
+
+
+def names_for(action_kind: str) -> list[str]:
+    """Names of the algorithms that choose actions of a kind."""
+    return [name for name, place in ALGORITHMS.items() if action_kind in find_object(place, "algorithm").actions]
