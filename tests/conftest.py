@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from tests.starting import Start, starter
 
 # Before torch is loaded: test processes share the cores, and threads of several would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
 SLOW = ("engine", "bench", "search")

@@ -43,7 +43,7 @@ class TrainResult:
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended a training in good order; `result` says where it stands."""
+    """A signal, such as that of Ctrl-C, ended a training in good order; `result` says where it stands."""
 
     def __init__(self, result: TrainResult) -> None:
         super().__init__("training was interrupted")

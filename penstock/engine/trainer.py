@@ -153,8 +153,8 @@ class Trainer(Steering):
             Something in the run failed. A checkpoint was written first, where there is a run directory, and the
             trainer is closed.
         TrainingInterrupted
-            Ctrl-C or SIGTERM came: the update was finished and a checkpoint written. At a second one nothing is
-            waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
+            Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 came: the update was finished and a checkpoint written. At a second one
+            nothing is waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
         Exception
             Whatever `on_update` raised. A checkpoint was written first, and the trainer may go on.
         ConfigError

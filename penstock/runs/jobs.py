@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.ipc import whole_cores
+from penstock.runs.signals import Installed
 
 PAUSE = 0.2
 """Seconds between two looks at the jobs."""
@@ -78,7 +78,7 @@ class Jobs(Generic[J]):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether Ctrl-C or SIGTERM came."""
+        """Whether a signal asked for the end."""
         return bool(self._signals)
 
     def add(self, job: J) -> None:
@@ -94,7 +94,7 @@ class Jobs(Generic[J]):
         is_over: Callable[[], bool],
         is_left: Callable[[], bool],
     ) -> None:
-        """Work until nothing is left to do, or it is over; Ctrl-C and SIGTERM end it, too.
+        """Work until nothing is left to do, or it is over; Ctrl-C, SIGTERM and a closed terminal end it, too.
 
         At the first such signal the jobs are stopped, at the second they are killed. No job is left behind, whatever
         is raised meanwhile.
@@ -144,14 +144,13 @@ class Jobs(Generic[J]):
 
     @contextmanager
     def _noting_signals(self) -> Iterator[None]:
-        """Within the block Ctrl-C and SIGTERM are noted, and what is being written is written to its end."""
+        """Within the block signals that ask for an end are noted, and what is being written is written to its end."""
 
         def note(number: int, frame: FrameType | None) -> None:
             self._signals.append(time.monotonic())
 
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        installed = Installed(note)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            installed.remove()

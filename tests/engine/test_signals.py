@@ -1,11 +1,15 @@
 """Signals: how a run is interrupted, and that nothing of it outlives its main process."""
 
+import fcntl
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
+from tests.places import ROOT
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -82,6 +87,42 @@ def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
     assert "resume:   penstock resume run\n" in rest
     assert "Traceback" not in rest
     assert RunDirectory.open(tmp_path / "run").checkpoints.latest().meta["updates"] > 0
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["as usual", "under nohup"])
+def test_a_closed_terminal_ends_a_run_in_good_order_unless_it_was_started_to_go_on(is_ignored, tmp_path):
+    ours, terminal = os.openpty()
+    os.set_blocking(ours, False)
+    process = subprocess.Popen(
+        [*(["nohup"] if is_ignored else []), sys.executable, *COMMAND], cwd=tmp_path, stdin=terminal, stdout=terminal,
+        stderr=terminal, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(terminal)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+
+    def has_grown(size):
+        with suppress(OSError):  # read, so that the view is never held up
+            while os.read(ours, 1 << 16):
+                pass
+        return metrics.exists() and metrics.stat().st_size > size
+
+    with process:
+        try:
+            wait_until(lambda: has_grown(0), "the run has learned from steps")
+            processes = watch(process)
+            os.close(ours)  # the kernel sends SIGHUP, and writing to the terminal fails from now on
+            if is_ignored:
+                size = metrics.stat().st_size
+                wait_until(lambda: metrics.stat().st_size > size, "the run has gone on")
+                process.terminate()
+            assert process.wait(PATIENCE) == 130
+        finally:
+            process.kill()
+    assert processes.left_after(2.0) == []
+    run = RunDirectory.open(tmp_path / "run")
+    assert run.checkpoints.latest().meta["updates"] > 0
+    assert json.loads((run.path / "status.json").read_text())["state"] == "interrupted"
 
 
 NEVER_ENDS_AN_UPDATE = f"""
@@ -229,6 +270,25 @@ def test_a_signal_may_come_at_any_moment_of_the_handling_of_another():
             sys.settrace(None)
         assert interrupted.has_come
     assert came
+
+
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_closed_terminal_and_the_warning_of_a_batch_system_ask_for_the_end(signum):
+    with interruption() as interrupted:
+        os.kill(os.getpid(), signum)
+        assert interrupted.has_come
+    assert signal.getsignal(signum) is signal.SIG_DFL
+
+
+def test_a_program_keeps_its_own_handler_of_sigusr1():
+    came = []
+    signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
+    try:
+        with interruption() as interrupted:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert came and not interrupted.has_come
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 def test_a_signal_that_was_ignored_before_stays_ignored():

@@ -69,12 +69,21 @@ def test_it_waits_for_what_others_have_in_hand():
     assert len(asked) == 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_jobs_and_is_what_it_was_afterwards(number):
     before = signal.getsignal(number)
     begun, _, jobs = worked([99, 99], [[0]], begin=lambda _: os.kill(os.getpid(), number))
     assert jobs.is_interrupted and set(begun[0].told) == {"stop"} and len(begun) == 1
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_the_program_was_started_to_ignore_stops_no_job():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, endings, jobs = worked([2], [[0]], begin=lambda _: os.kill(os.getpid(), signal.SIGHUP))
+        assert not jobs.is_interrupted and len(endings) == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_kills(monkeypatch):

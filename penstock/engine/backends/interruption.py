@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an end in good order, the second is not to be waited for.
+"""Signals that ask for an end: the first for one in good order, the second is not to be waited for.
 
 Both may go to the supervisor's process alone (``kill``), to all of a terminal (Ctrl-C), or to every process of a run at
 once (``systemctl stop``, a batch system's time limit). Only the supervisor heeds them: roles go on until it has saved,
@@ -11,17 +11,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from penstock.runs.signals import ENDING, Installed
+
 ECHO_SECONDS = 0.5  # within which a signal that comes again is the same one: `timeout` sends it to process and group
-
-Handler = Callable[[int, FrameType | None], None]
-
 
 @dataclass
 class Interrupted:
@@ -36,7 +33,7 @@ class Interrupted:
 
 @contextmanager
 def interruption() -> Iterator[Interrupted]:
-    """Note the first SIGINT or SIGTERM; raise KeyboardInterrupt at the second.
+    """Note the first signal that asks for an end; raise KeyboardInterrupt at the second.
 
     A signal that was ignored before, as SIGINT is in what a shell runs in the background, stays ignored.
     """
@@ -53,7 +50,7 @@ def interruption() -> Iterator[Interrupted]:
         echo_until.setdefault(signum, now + ECHO_SECONDS)
         interrupted.has_come = True
 
-    _installed.append(_Installed(interrupt))
+    _installed.append(Installed(interrupt))
     try:
         yield interrupted
     finally:
@@ -62,45 +59,25 @@ def interruption() -> Iterator[Interrupted]:
 
 
 def leave_to_supervisor() -> None:
-    """Let SIGINT and SIGTERM do nothing in this process, a role's, from now on, and block no signal any more.
+    """Let signals that ask for an end do nothing in this process, a role's, from now on, and block no signal any more.
 
     They are handled, not ignored: `exec` puts a handler back to the default and leaves a signal ignored, and a server
     that an environment starts has to end at SIGTERM.
     """
-    installed = _Installed(lambda signum, frame: None)
+    installed = Installed(lambda signum, frame: None)
     _installed.append(installed)
     for signum in installed.before:
         signal.siginterrupt(signum, False)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-@dataclass
-class _Installed:
-    """A handler of both signals, and what it stands in for."""
-
-    handler: Handler
-    before: dict[signal.Signals, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for signum in SIGNALS:
-            if signal.getsignal(signum) is not signal.SIG_IGN:
-                self.before[signum] = signal.signal(signum, self.handler)
-
-    def remove(self) -> None:
-        """Put back what was there, unless somebody else has installed another handler meanwhile."""
-        for signum, before in self.before.items():
-            if signal.getsignal(signum) is self.handler:
-                # None: a handler that was not installed from Python, and cannot be put back from it.
-                signal.signal(signum, signal.SIG_DFL if before is None else before)
-
-
-_installed: list[_Installed] = []
+_installed: list[Installed] = []
 _forking = threading.local()
 
 
 def _hold_signals() -> None:
     """Before a fork: the SIGTERM of an early `Process.terminate` waits until the child has our handler no more."""
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if _installed else None
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set(ENDING) - {signal.SIGINT}) if _installed else None
 
 
 def _release_signals() -> None:

@@ -25,9 +25,9 @@ from multiprocessing.connection import Connection, wait
 
 import setproctitle
 
-from penstock.engine.backends.interruption import SIGNALS
 from penstock.engine.backends.process import module_path, run_role
 from penstock.output import lossy_output
+from penstock.runs.signals import ENDING
 
 MESSAGE_NBYTES = 4096
 # What malloc gives back to the kernel after a large batch is faulted in again, page by page, at the next: convolutions
@@ -102,7 +102,7 @@ class Launcher:
         serving = f"from {__name__} import serve; serve({theirs.fileno()}, {me})"
         # Threads that a library starts when it is imported would not survive the fork: none may start any.
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the launcher inherits it, and is never without
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the launcher inherits it, and is never without
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"import sys; sys.path[:] = {module_path()!r}; {serving}"],
@@ -196,8 +196,8 @@ def serve(supervisor_fd: int, parent: int) -> None:
         The supervisor's pidfd.
     """
     setproctitle.setproctitle("penstock-launcher")
-    # Whatever its parent blocks, SIGCHLD for one, it does not; the roles take on these two when they begin.
-    signal.pthread_sigmask(signal.SIG_SETMASK, SIGNALS)
+    # Whatever its parent blocks, SIGCHLD for one, it does not; the roles take on these when they begin.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ENDING)
     supervisor = socket.socket(fileno=supervisor_fd)
     with _ending_with(supervisor, parent):
         import_what_roles_need()
